@@ -24,7 +24,7 @@ import {
   type ReadResourceResponse,
   type SubscriptionFilter,
 } from "./gen/mcpbridge/v1/service.js";
-import { Tool } from "./gen/mcpbridge/v1/tool.js";
+import { Tool, type ToolExecution } from "./gen/mcpbridge/v1/tool.js";
 import { Changes, type List } from "./changes.js";
 import {
   annotationsOf,
@@ -105,6 +105,18 @@ export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> exte
   idempotent?: boolean;
   /** The tool interacts with external systems. If not set, clients assume true. */
   openWorld?: boolean;
+  /** Calls become tasks, which continue in the background, if the client supports tasks. `true` means `{}`. */
+  task?: true | TaskOptions;
+}
+
+/** How calls of a tool become tasks. */
+export interface TaskOptions {
+  /** Calls of clients that do not support tasks are errors. Otherwise such clients wait for the result. */
+  required?: boolean;
+  /** The bridge calls the tool again, once, if the program ends during the call. Otherwise the task fails. */
+  retry?: boolean;
+  /** A call becomes a task when the tool calls `ctx.startTask`, for example after a question, and not before. */
+  startsLater?: boolean;
 }
 
 /** Completes an argument: a list of values, which is filtered by the typed prefix, or a function. */
@@ -246,6 +258,7 @@ export class App {
     if (existing) mistakes.push(`is already defined at ${existing.location}`);
     if (typeof handler !== "function") mistakes.push("has no handler; write tool(name, options, (args, ctx) => ...)");
     rejectUnknown(options, TOOL_OPTIONS, (w) => mistakes.push(w));
+    if (typeof options.task === "object") rejectUnknown(options.task, TASK_OPTIONS, (w) => mistakes.push(`task: ${w}`));
     const input = attempt(mistakes, "input", () => compile(options.input ?? {}, "input"));
     if (input && input.json.type !== "object") {
       mistakes.push(
@@ -269,6 +282,7 @@ export class App {
       inputSchema: toJson(input.json),
       outputSchema: output ? toJson(wrap ? wrapSchema(output.json) : output.json) : "",
       ...(hasHints ? { annotations } : {}),
+      ...(options.task ? { execution: executionOf(options.task === true ? {} : options.task) } : {}),
     });
     const entry = { message, input, output, usage: usageOf(name, input.json), handler, location };
     this.#tools.set(name, entry);
@@ -434,6 +448,7 @@ export class App {
     this.#discovered = true;
     const { title, description, websiteUrl, icons, instructions, maxConcurrentCalls, meta } = this.options;
     const completes = [...this.#templates.values(), ...this.#prompts.values()].some((e) => e.completers.size > 0);
+    const tasks = [...this.#tools.values()].some((t) => t.message.execution);
     return DiscoverResponse.fromPartial({
       serverInfo: { name: this.name, version: this.version, title, description, websiteUrl, icons: iconsOf(icons) },
       capabilities: {
@@ -441,6 +456,7 @@ export class App {
         ...(this.#capabilities.has("resources") ? { resources: { listChanged: true, subscribe: true } } : {}),
         ...(this.#capabilities.has("prompts") ? { prompts: { listChanged: true } } : {}),
         ...(completes ? { completions: {} } : {}),
+        ...(tasks ? { extensions: toJson({ "io.modelcontextprotocol/tasks": {} }) } : {}),
         logging: {},
       },
       instructions,
@@ -728,7 +744,17 @@ const APP_OPTIONS = [
   "maxConcurrentCalls",
 ];
 const DESCRIPTION_OPTIONS = ["title", "description", "icons", "meta"];
-const TOOL_OPTIONS = [...DESCRIPTION_OPTIONS, "input", "output", "readOnly", "destructive", "idempotent", "openWorld"];
+const TOOL_OPTIONS = [
+  ...DESCRIPTION_OPTIONS,
+  "input",
+  "output",
+  "readOnly",
+  "destructive",
+  "idempotent",
+  "openWorld",
+  "task",
+];
+const TASK_OPTIONS = ["required", "retry", "startsLater"];
 const RESOURCE_OPTIONS = [
   ...DESCRIPTION_OPTIONS,
   "name",
@@ -792,6 +818,10 @@ function completersOf(complete: Readonly<Record<string, Completer | undefined>> 
 
 function iconsOf(icons: (string | Icon)[] = []): Icon[] {
   return icons.map((i) => (typeof i === "string" ? { src: i, sizes: [], extra: "" } : i));
+}
+
+function executionOf({ required, retry = false, startsLater = false }: TaskOptions): ToolExecution {
+  return { taskSupport: required ? "required" : "optional", retry, startsLater, extra: "" };
 }
 
 /** Returns the schema of `{"result": value}`, because structured content is an object in MCP. */

@@ -13,7 +13,8 @@ import {
   type InputError,
   type InputRequired,
 } from "./gen/mcpbridge/v1/input.js";
-import type { CallContext, Principal } from "./gen/mcpbridge/v1/service.js";
+import type { CallContext, CallToolRequest, Principal } from "./gen/mcpbridge/v1/service.js";
+import type { TaskStarted } from "./gen/mcpbridge/v1/task.js";
 import type { Tool } from "./gen/mcpbridge/v1/tool.js";
 import { conversation, type Message, type Turn, turnOf } from "./content.js";
 import {
@@ -43,8 +44,11 @@ const MAX_STATE = 32 * 1024;
 
 export type Level = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
 
-/** An event of a call before the last one. */
-export type Event = { $case: "progress"; value: Progress } | { $case: "log"; value: LogMessage };
+/** An event of a call before the last one. Only tools send `taskStarted`. */
+export type Event =
+  | { $case: "progress"; value: Progress }
+  | { $case: "log"; value: LogMessage }
+  | { $case: "taskStarted"; value: TaskStarted };
 
 /** Sends an event. The promise resolves when another one can be sent. */
 export type Emit = (event: Event) => Promise<void>;
@@ -220,6 +224,11 @@ export class Context<Request extends Round = Round> extends Caller {
     if (!this.call?.progressWanted || this.#closed) return;
     this.#sent = true;
     await this.#emit({ $case: "progress", value: { progress: done, total, message, meta: "", extra: "" } });
+  }
+
+  /** Continues the call as a task, if the client supports tasks. For tools with `task: { startsLater: true }`. */
+  async startTask(this: Context<CallToolRequest>): Promise<void> {
+    if (!this.#closed) await this.#emit({ $case: "taskStarted", value: {} });
   }
 
   /** Notifies subscribers that the resource with this URI has changed, like App.notifyUpdated. */

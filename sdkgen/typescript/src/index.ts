@@ -14,7 +14,15 @@ import "./stdout.js";
 import "./frames.js"; // Child processes started from now on do not inherit the address of the bridge.
 
 export { App, app } from "./app.js";
-export type { AppOptions, Completer, Completions, PromptOptions, ResourceOptions, ToolOptions } from "./app.js";
+export type {
+  AppOptions,
+  Completer,
+  Completions,
+  PromptOptions,
+  ResourceOptions,
+  TaskOptions,
+  ToolOptions,
+} from "./app.js";
 export {
   assistant,
   audio,

@@ -56,6 +56,8 @@ export class Called<R> {
   readonly logs: LogMessage[] = [];
   readonly asked: InputRequest[] = [];
   rounds = 0;
+  /** Whether the tool called `ctx.startTask` in the last round. */
+  taskStarted = false;
   constructor(public result: R) {}
 }
 
@@ -157,11 +159,13 @@ async function rounds<R, C extends Called<R>>(
   const remaining = { elicit: [...(answers.elicit ?? [])], sample: [...(answers.sample ?? [])] };
   const emit: Emit = (event) => {
     if (event.$case === "progress") called.progress.push(event.value);
-    else called.logs.push(event.value);
+    else if (event.$case === "log") called.logs.push(event.value);
+    else called.taskStarted = true;
     return Promise.resolve();
   };
   for (;;) {
     called.rounds++;
+    called.taskStarted = false;
     const { event } = await once(emit);
     if (event?.$case === "result") {
       called.result = event.value as R;

@@ -11,9 +11,9 @@ import {
   ElicitRequestSchema,
   LoggingMessageNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 
-import { start, type StartOptions } from "../src/testing.js";
+import { start, type Client as BridgeClient, type StartOptions } from "../src/testing.js";
 
 const path = (from: string) => fileURLToPath(new URL(from, import.meta.url));
 const bridge = process.env.MCPBRIDGE_BIN ?? path("../../../bin/mcpbridge");
@@ -112,6 +112,37 @@ test("the model of the official client calls a tool", async () => {
   } finally {
     await client.close();
   }
+});
+
+describe("the bridge keeps tasks", () => {
+  const answer = () => ({ action: "accept", content: { name: "Ada" } });
+  const create = async (client: BridgeClient, name: string) => {
+    const { task } = await client.request("tools/call", { name, arguments: {}, task: {} });
+    return { taskId: (task as { taskId: string }).taskId };
+  };
+  const until = async (client: BridgeClient, id: { taskId: string }, members: object) => {
+    await vi.waitFor(async () => { expect(await client.request("tasks/get", id)).toMatchObject(members); }, 30_000);
+  };
+
+  test("from the start", async () => {
+    await using client = await run({ answer });
+    const id = await create(client, "report");
+    await until(client, id, { status: "input_required" });
+    const result = client.request("tasks/result", id);
+    await until(client, id, { status: "working", statusMessage: "reading" });
+    await client.call("finish");
+    expect((await result).content).toEqual([{ type: "text", text: "of Ada" }]);
+    const { tools } = (await client.request("tools/list")) as { tools: { name: string; execution?: object }[] };
+    expect(tools.find(({ name }) => name === "report")?.execution).toEqual({ taskSupport: "optional" });
+    expect(tools.find(({ name }) => name === "add")?.execution).toBeUndefined();
+  });
+
+  test("once the tool starts them", async () => {
+    await using client = await run({ answer });
+    await expect(client.call("starts_later")).rejects.toThrow("as a task only");
+    const result = await client.request("tasks/result", await create(client, "starts_later"));
+    expect(result.content).toEqual([{ type: "text", text: "for Ada" }]);
+  });
 });
 
 describe("lines of JSON", () => {

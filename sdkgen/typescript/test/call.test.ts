@@ -21,6 +21,7 @@ import {
   VisitRequired,
   type App,
   type Caller,
+  type ToolOptions,
 } from "../src/index.js";
 import {
   CallToolRequest,
@@ -450,6 +451,41 @@ test("an McpError has a code of 32 bits", () => {
   expect(() => new McpError(2 ** 31, "x")).toThrow("32-bit integer, not 2147483648");
   expect(() => new McpError(1.5, "x")).toThrow("32-bit integer, not 1.5");
   expect(new McpError(-(2 ** 31), "x").code).toBe(-(2 ** 31));
+});
+
+describe("tasks", () => {
+  test("a tool defines its tasks", () => {
+    const defined = (task?: ToolOptions<never, never>["task"]) => {
+      const a = app("a", "1");
+      a.tool("t", task === undefined ? {} : { task }, () => "");
+      return [a.toolMessage("t").execution, a.discover().capabilities?.extensions];
+    };
+    const extensions = '{"io.modelcontextprotocol/tasks":{}}';
+    const optional = { taskSupport: "optional", retry: false, startsLater: false };
+    expect(defined()).toEqual([undefined, ""]);
+    expect(defined(true)).toMatchObject([optional, extensions]);
+    expect(defined({})).toMatchObject([optional, extensions]);
+    expect(defined({ required: true })).toMatchObject([{ ...optional, taskSupport: "required" }, extensions]);
+    expect(defined({ retry: true, startsLater: true })).toMatchObject([
+      { ...optional, retry: true, startsLater: true },
+      extensions,
+    ]);
+    const mistaken = app("a", "1").tool("t", { task: { retries: 1 } as object }, () => "");
+    expect(() => { mistaken.check(); }).toThrow('task: there is no option "retries"; ');
+  });
+
+  test("a tool starts its task", async () => {
+    const a = app("a", "1");
+    a.tool("t", { input: { start: z.boolean() }, task: { startsLater: true } }, async ({ start }, ctx) => {
+      const { data } = await ctx.elicit("Name?", { name: z.string() });
+      if (start) await ctx.startTask();
+      return data.name;
+    });
+    for (const start of [true, false]) {
+      const called = await call(a, "t", { start }, { elicit: [{ name: "Ada" }] });
+      expect([called.text, called.rounds, called.taskStarted]).toEqual(["Ada", 2, start]);
+    }
+  });
 });
 
 describe("changes", () => {

@@ -99,6 +99,11 @@ test("a model calls a tool, and continues with its result", async () => {
   ]);
 });
 
+test("a tool with tasks is called like others", async () => {
+  const called = await call(defined("Tasks"), "report", { year: 2026 }, { elicit: [{ style: "short" }] });
+  expect([called.text, called.progress.length]).toEqual(["The short report of 2026.", 12]);
+});
+
 test("the README has the sections of the Python guide", () => {
   const sections = (text: string) => [...text.matchAll(/^## (.*)$/gm)].map(([, title]) => title);
   expect(sections(readme)).toEqual(sections(readFileSync(here("../../python/README.md"), "utf8")));

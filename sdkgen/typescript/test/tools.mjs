@@ -115,6 +115,21 @@ a.tool("grow", { input: { name: z.string() } }, ({ name }) => {
   a.prompt(name, {}, () => user("Hi"));
 });
 a.tool("touch", { input: { uri: z.string() } }, ({ uri }, ctx) => ctx.notifyUpdated(uri));
+let finish;
+const finished = new Promise((resolve) => (finish = resolve));
+a.tool("report", { task: true }, async (_, ctx) => {
+  await ctx.progress(1, 12, "reading");
+  const { data } = await ctx.elicit("Name?", { name: z.string() });
+  await finished;
+  return `of ${data.name}`;
+});
+a.tool("finish", {}, () => finish());
+a.tool("starts_later", { task: { required: true, startsLater: true } }, async (_, ctx) => {
+  const { data } = await ctx.elicit("Name?", { name: z.string() });
+  await ctx.startTask();
+  await ctx.elicit("Sure?", { name: z.string() });
+  return `for ${data.name}`;
+});
 a.resource("note:{name}", {}, ({ name }) => {
   if (name === "none") throw new NotFound("no such note");
   return `the note ${name}`;
