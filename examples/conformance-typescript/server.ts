@@ -310,6 +310,70 @@ a.tool("test_trigger_prompt_change", { description: "Changes the list of prompts
   return "The list of prompts has changed.";
 });
 
+// Tools with tasks.
+
+a.tool(
+  "greet",
+  { description: "Greets, never as a task.", input: { name: z.string() } },
+  ({ name }) => `Hello, ${name}!`,
+);
+
+a.tool(
+  "slow_compute",
+  { description: "Takes some seconds.", input: { seconds: z.number(), label: z.string().default("") }, task: true },
+  async ({ seconds, label }, ctx) => {
+    await sleep(seconds * 1000, undefined, { signal: ctx.signal });
+    return `${label || "The computation"} took ${seconds} seconds.`;
+  },
+);
+
+a.tool("failing_job", { description: "Fails after a second.", task: { required: true } }, async () => {
+  await sleep(20 * STEP);
+  throw new ToolError("This job intentionally fails");
+});
+
+a.tool("protocol_error_job", { description: "Ends with a JSON-RPC error.", task: true }, () => {
+  throw new McpError(-32603, "This job intentionally ends with a JSON-RPC error");
+});
+
+const deletion = { confirm: z.boolean() };
+
+a.tool(
+  "confirm_delete",
+  {
+    description: "Asks the user before it deletes a file, which it only claims.",
+    input: { filename: z.string() },
+    task: true,
+  },
+  async ({ filename }, ctx) => {
+    const answer = await ctx.elicit(`Delete ${filename}?`, deletion, { key: "confirm" });
+    return `${filename} was ${answer.accepted && answer.data.confirm ? "deleted" : "kept"}.`;
+  },
+);
+
+a.tool(
+  "multi_input",
+  { description: "Asks the user for a name and a confirmation, at once.", task: true },
+  async (_, ctx) => {
+    const [name, confirmation] = await ctx.all([
+      ctx.elicit("What is your name?", { name: z.string() }, { key: "name" }),
+      ctx.elicit("Delete it?", deletion, { key: "confirm" }),
+    ]);
+    return `The user answered ${name.action} and ${confirmation.action}.`;
+  },
+);
+
+a.tool(
+  "test_tool_with_task",
+  { description: "Asks the user for a name, then greets as a task.", task: { required: true, startsLater: true } },
+  async (_, ctx) => {
+    const answer = await ctx.elicit("What is your name?", { name: z.string() }, { key: "user_name" });
+    await ctx.startTask();
+    await sleep(STEP);
+    return `Hello, ${answer.data.name}!`;
+  },
+);
+
 // Prompts.
 
 a.prompt(
