@@ -107,7 +107,7 @@ class Leg(unittest.TestCase):
         self.assertEqual(score.without_beyond({"tools-call-audio": []}, None), ({"tools-call-audio": []}, []))
 
     def test_every_scenario_is_in_a_leg_or_has_a_reason(self):
-        self.assertEqual(score.uncovered(["ping", "tasks-lifecycle", "new"], {"ping"}), ["new"])
+        self.assertEqual(score.uncovered(["ping", "sep-2640-skills-manifest", "new"], {"ping"}), ["new"])
 
 
 class FixedResponse(http.server.BaseHTTPRequestHandler):
