@@ -308,12 +308,15 @@ func TestCommandsPage(t *testing.T) {
 	new(clientcmd.TargetFlags).Add(shared)
 	b.WriteString("Every one of them takes these flags, which say more about its target:\n\n")
 	table(shared, func(string) bool { return false })
-	for _, name := range []string{"run", "list", "describe", "call", "read", "prompt", "complete"} {
-		c, _, err := root.Find([]string{name})
+	for _, name := range []string{
+		"run", "list", "describe", "call", "read", "prompt", "complete", "tasks list",
+		"tasks get", "tasks watch", "tasks answer", "tasks cancel", "tasks result",
+	} {
+		c, _, err := root.Find(strings.Fields(name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "### mcpbridge %s\n\n%s.\n\n    mcpbridge %s\n\n", name, c.Short, c.Use)
+		fmt.Fprintf(&b, "### mcpbridge %s\n\n%s.\n\n    %s\n\n", name, c.Short, c.UseLine())
 		table(c.LocalFlags(), func(name string) bool { return name == "help" || shared.Lookup(name) != nil })
 	}
 	bridgetest.ComparePart(t, "../../docs/commands.md", "commands", b.String())

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -37,6 +36,9 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
+	if c.task || c.detach {
+		c.declareTasks()
+	}
 	m, err := c.do(ctx, &bridge.Call{
 		Method:  bridge.CallTool,
 		Request: &pb.CallToolRequest{Context: c.caller, Name: name, Arguments: arguments},
@@ -44,27 +46,20 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
+	if task, ok := m.(*pb.Task); ok {
+		res, err := c.created(ctx, task)
+		if res == nil || err != nil {
+			return err
+		}
+		return c.printResult(fmt.Sprintf("the tool %q", name), res)
+	}
 	res := m.(*pb.CallToolResult)
 	if res.GetIsError() && !c.called.Load() {
 		return invalidArguments([]string{contentText(res.GetContent())}, name, shape)
 	}
-	if c.asJSON {
-		if err := c.printMessage(res); err != nil {
-			return err
-		}
+	if c.task || c.detach {
+		c.log.Warn().Str("fix", "mcpbridge decides by `tasks` of the backend, and the tool: docs/tasks.md").
+			Msg("the server has not made the call a task: this is its result")
 	}
-	text := contentText(res.GetContent())
-	if len(res.GetContent()) == 0 && len(res.GetStructuredContent()) > 0 {
-		text = string(res.GetStructuredContent())
-	}
-	if res.GetIsError() {
-		return &problem.Error{
-			Exit: problem.ExitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name),
-			Why: text, Fix: inputFix(text),
-		}
-	}
-	if c.asJSON {
-		return nil
-	}
-	return c.writeText(text)
+	return c.printResult(fmt.Sprintf("the tool %q", name), res)
 }

@@ -33,6 +33,8 @@ type clientCommand struct {
 	use, short, long, examples string
 	// minArgs and maxArgs limit the number of arguments after the target. -1: no limit.
 	minArgs, maxArgs int
+	// runs means that the target must be a server that runs already.
+	runs bool
 	// flags adds the command's own flags, if it has any.
 	flags func(c *client, cmd *cobra.Command)
 	run   func(ctx context.Context, c *client, args []string) error
@@ -50,9 +52,7 @@ type client struct {
 	// timeout limits the duration of the command. If zero, there is no limit.
 	timeout time.Duration
 
-	answerFlags
-
-	output string
+	ownFlags
 
 	*app.Connection // nil until the backends are connected
 
@@ -78,8 +78,14 @@ func (w *callRecorder) Handle(ctx context.Context, call *bridge.Call, emit bridg
 	return w.Handler.Handle(ctx, call, emit)
 }
 
-// answerFlags are the flags that answer input requests.
-type answerFlags struct{ answers, samples, roots []string }
+// ownFlags are the flags of some commands.
+type ownFlags struct {
+	// answers, samples and roots answer input requests.
+	answers, samples, roots []string
+	output                  string
+	// task lets a call become a task, and detach does not wait for it.
+	task, detach bool
+}
 
 // inputFlags adds the flags of commands whose server may request input.
 func inputFlags(c *client, cmd *cobra.Command) {
@@ -91,6 +97,31 @@ func inputFlags(c *client, cmd *cobra.Command) {
 	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
 }
 
+// taskFlags adds the flags of `call` for tasks.
+func taskFlags(c *client, cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.task, "task", false,
+		"let the server continue the call as a task: print its id, and wait for its result")
+	cmd.Flags().BoolVar(&c.detach, "detach", false, "as --task, and do not wait")
+}
+
+// checkRuns returns an error unless the target is one server that runs already: tasks end with the program that keeps
+// them, and the command ends what it launches.
+func checkRuns(cfg *config.Config) error {
+	if len(cfg.Backends) != 1 {
+		return problem.Usage("", "name one of its backends as the target",
+			"tasks belong to one server, and the configuration has %d", len(cfg.Backends))
+	}
+	if cfg.Backends[0].Command() == nil {
+		return nil
+	}
+	return problem.Usage("", "start it with mcpbridge run, and name its address as the target, such as\n"+
+		"http://127.0.0.1:8080/mcp", "tasks need a server that runs already: they would end with this command")
+}
+
+// errFollowing is the cause of a command that was interrupted while its task continues.
+var errFollowing = errors.New("the task continues: `mcpbridge tasks result TARGET ID` waits for it again, and " +
+	"`mcpbridge tasks cancel TARGET ID` cancels it")
+
 // run loads the configuration, and runs the command of row.
 func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clientCommand, args []string) error {
 	t, rest, err := c.env.ParseTarget(args, cmd.ArgsLenAtDash(), &c.target)
@@ -101,7 +132,7 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 		return err
 	}
 	if row.minArgs > 0 && t.backend == nil && t.Name != "" && len(rest) == 0 && len(args) > 0 {
-		return problem.Usage(args[0], "write mcpbridge "+row.use, "the target or what to %s is missing", cmd.Name())
+		return problem.Usage(args[0], "write "+cmd.UseLine(), "the target or what to %s is missing", cmd.Name())
 	}
 	if len(rest) < row.minArgs || row.maxArgs >= 0 && len(rest) > row.maxArgs {
 		return c.argumentCountProblem(cmd, row, t, args, rest)
@@ -116,6 +147,9 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	loaded(cfg)
 	if err == nil {
 		err = cfg.ValidateClient()
+	}
+	if err == nil && (row.runs || c.task || c.detach) {
+		err = checkRuns(cfg)
 	}
 	if err != nil {
 		return err
@@ -138,7 +172,9 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		why := "the server has been notified"
-		if errors.Is(err, errIncomplete) {
+		if errors.Is(err, errFollowing) {
+			why = err.Error()
+		} else if errors.Is(err, errIncomplete) {
 			why = "nothing was called: " + err.Error()
 		}
 		return &problem.Error{Exit: problem.ExitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
@@ -173,7 +209,7 @@ func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCom
 // argumentCountProblem returns the problem of too few or too many arguments after the target. Too many may be a command
 // without its --.
 func (c *client) argumentCountProblem(cmd *cobra.Command, row *clientCommand, t Target, args, rest []string) error {
-	fix := "write mcpbridge " + row.use
+	fix := "write " + cmd.UseLine()
 	switch {
 	case len(rest) == 0 && cmd.ArgsLenAtDash() == 0:
 		what := strings.Fields(row.use)[3] // TOOL, URI or another

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 )
 
@@ -35,7 +36,12 @@ after it; to a list they are its items, or lists in JSON, each for one form.`,
 		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada " +
 			"--answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
 			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
-		minArgs: 1, maxArgs: -1, flags: inputFlags, run: runCall,
+		minArgs: 1, maxArgs: -1,
+		flags: func(c *client, cmd *cobra.Command) {
+			taskFlags(c, cmd)
+			inputFlags(c, cmd)
+		},
+		run: runCall,
 	},
 	{
 		use: "read [flags] TARGET URI", short: "Read a resource",
@@ -65,6 +71,40 @@ after it; to a list they are its items, or lists in JSON, each for one form.`,
 	},
 }
 
+// taskCommands are the commands of `tasks`.
+var taskCommands = [...]clientCommand{
+	{
+		use: "list [flags] TARGET", short: "List your tasks, the newest first",
+		long:     "A server lists tasks only to callers that authenticate.",
+		examples: "  mcpbridge tasks list -c bridge.yaml tools", maxArgs: 0, runs: true, run: runTasksList,
+	},
+	{
+		use: "get [flags] TARGET ID", short: "Print a task: its status, what it asks, and its result",
+		examples: "  mcpbridge tasks get http://127.0.0.1:8080/mcp KI4HBWGFYFHGM4N5UZTZTDB74Y",
+		minArgs:  1, maxArgs: 1, runs: true, run: runTasksGet,
+	},
+	{
+		use: "watch [flags] TARGET ID", short: "Print a line whenever a task changes, until it ends",
+		examples: "  mcpbridge tasks watch unix:///run/tools.sock KI4HBWGFYFHGM4N5UZTZTDB74Y",
+		minArgs:  1, maxArgs: 1, runs: true, run: runTasksWatch,
+	},
+	{
+		use: "answer [flags] TARGET ID", short: "Answer what a task asks",
+		examples: "  mcpbridge tasks answer --answer name=Ada http://127.0.0.1:8080/mcp KI4HBWGFYFHGM4N5UZTZTDB74Y",
+		minArgs:  1, maxArgs: 1, runs: true, flags: inputFlags, run: runTasksAnswer,
+	},
+	{
+		use: "cancel [flags] TARGET ID", short: "Cancel a task",
+		examples: "  mcpbridge tasks cancel http://127.0.0.1:8080/mcp KI4HBWGFYFHGM4N5UZTZTDB74Y",
+		minArgs:  1, maxArgs: 1, runs: true, run: runTasksCancel,
+	},
+	{
+		use: "result [flags] TARGET ID", short: "Wait for the result of a task, answer what it asks, and print it",
+		examples: "  mcpbridge tasks result http://127.0.0.1:8080/mcp KI4HBWGFYFHGM4N5UZTZTDB74Y",
+		minArgs:  1, maxArgs: 1, runs: true, flags: inputFlags, run: runTasksResult,
+	},
+}
+
 const clientExits = `
 
 Without --log-level, only warnings and errors are logged.
@@ -76,27 +116,47 @@ not start, 8 the backend crashed during the call, 9 timeout, 130 cancelled.`
 // ClientCommands returns the commands that call a target. They pass the configuration to loaded once it has been read;
 // loaded must accept nil.
 func (e *Env) ClientCommands(loaded func(*config.Config)) []*cobra.Command {
-	commands := make([]*cobra.Command, 0, len(clientCommands))
+	commands := make([]*cobra.Command, 0, len(clientCommands)+1)
 	for i := range clientCommands {
-		row := &clientCommands[i]
-		c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{names: row.maxArgs != 0}}
-		long := row.short + ".\n\n"
-		if row.long != "" {
-			long += row.long + "\n\n"
-		}
-		cmd := &cobra.Command{
-			Use: row.use, Short: row.short, Long: long + TargetHelp + clientExits, Example: row.examples,
-			RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, loaded, row, args) },
-		}
-		flags := cmd.Flags()
-		flags.SortFlags = false
-		flags.BoolVar(&c.asJSON, "json", false, "print one JSON document")
-		flags.DurationVar(&c.timeout, "timeout", 0, "how long it may take in all, such as 30s; 0 is for ever")
-		if row.flags != nil {
-			row.flags(c, cmd)
-		}
-		c.target.Add(flags)
-		commands = append(commands, cmd)
+		commands = append(commands, e.clientCommand(&clientCommands[i], loaded))
 	}
-	return commands
+	parent := &cobra.Command{
+		Use: "tasks", Short: "List, watch, answer and cancel tasks: calls that continue in the background",
+		Long: "List, watch, answer and cancel tasks: calls that continue in the background.\n\n" +
+			"`mcpbridge call --task` begins one. The server that keeps it must run already, as mcpbridge run does.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return problem.Usage(args[0], "write one of: list, get, watch, answer, cancel, result",
+				"there is no command %q of tasks", args[0])
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	for i := range taskCommands {
+		parent.AddCommand(e.clientCommand(&taskCommands[i], loaded))
+	}
+	return append(commands, parent)
+}
+
+// clientCommand returns the command of a row.
+func (e *Env) clientCommand(row *clientCommand, loaded func(*config.Config)) *cobra.Command {
+	c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{names: row.maxArgs != 0}}
+	long := row.short + ".\n\n"
+	if row.long != "" {
+		long += row.long + "\n\n"
+	}
+	cmd := &cobra.Command{
+		Use: row.use, Short: row.short, Long: long + TargetHelp + clientExits, Example: row.examples,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, loaded, row, args) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&c.asJSON, "json", false, "print one JSON document")
+	flags.DurationVar(&c.timeout, "timeout", 0, "how long it may take in all, such as 30s; 0 is for ever")
+	if row.flags != nil {
+		row.flags(c, cmd)
+	}
+	c.target.Add(flags)
+	return cmd
 }

@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// do makes a call, answers its input requests, and returns its result. It shows progress and logs.
+// do makes a call, answers its input requests, and returns its result, or its task. It shows progress and logs.
 func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, error) {
 	what := call.Method.Name
 	if call.Method.Target != nil {
@@ -36,6 +36,8 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 			return nil, p
 		case res.Complete != nil:
 			return res.Complete, nil
+		case res.Task != nil:
+			return res.Task, nil
 		}
 		answers, err := c.responder.answer(ctx, res.InputRequired)
 		if err != nil {

@@ -338,7 +338,7 @@ func (f *TargetFlags) adjustHeaders(b *config.Backend, l *config.Config) error {
 
 // CommandNames are the names of the commands.
 var CommandNames = []string{
-	"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto",
+	"run", "list", "describe", "call", "read", "prompt", "complete", "tasks", "verify", "proto",
 	"version", "help",
 }
 

@@ -128,7 +128,7 @@ func (d *driver) wait(ctx context.Context, task *pb.Task, emit bridge.Emit) (*br
 		if err := d.progress(ctx, task, emit); err != nil {
 			return nil, err
 		}
-		if !sleep(ctx, interval(task)) {
+		if !sleep(ctx, Interval(task)) {
 			return nil, d.cancel(ctx)
 		}
 		res, err := d.do(ctx, bridge.GetTask, &pb.GetTaskRequest{Context: d.call.Context(), TaskId: d.id})
@@ -183,8 +183,8 @@ func (d *driver) cancel(ctx context.Context) error {
 	return err
 }
 
-// interval returns the interval at which a backend wants its task to be requested, within bounds.
-func interval(task *pb.Task) time.Duration {
+// Interval returns the interval at which a backend wants its task to be requested, within bounds.
+func Interval(task *pb.Task) time.Duration {
 	if task.PollIntervalMs == nil {
 		return limits.TaskPoll
 	}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+)
+
+// The commands of tasks work with a bridge over gRPC and over MCP.
+func TestTaskCommands(t *testing.T) {
+	s, address := startShop(t)
+	dir := t.TempDir()
+	file, socket := filepath.Join(dir, "mcpbridge.yaml"), "unix://"+filepath.Join(dir, "g")
+	config := fmt.Sprintf("version: 1\nbackends: [{name: shop, dial: %q, tasks: {after: always}}]\n"+
+		"serve: {http: {addr: 127.0.0.1:0}, grpc: {addr: %q}}\n", address, socket)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, nil, "run", "-c", file)
+	expect := func(want string, code int, args ...string) {
+		t.Helper()
+		got := runCommand(t, "", args...)
+		if out := got.stdout + got.stderr; got.code != code || !strings.Contains(out, want) {
+			t.Fatalf("%q: got %d %s, want %d and %q", args, got.code, out, code, want)
+		}
+	}
+	detached := func(target, tool string) (id string) {
+		t.Helper()
+		got := runCommand(t, "", "call", "--detach", target, tool)
+		if id = strings.TrimSpace(got.stdout); got.code != problem.ExitOK || len(id) < 26 {
+			t.Fatalf("%s: got %+v, want the id of a task", tool, got)
+		}
+		return id
+	}
+	for _, target := range []string{socket, r.url} {
+		expect(`{"what":"tea"}`, problem.ExitOK, "call", "--task", target, "buy", "what=tea")
+		expect("out of", problem.ExitTool, "call", "--task", target, "fail")
+		expect(`accept {`, problem.ExitOK, "call", "--task", "--answer", "size=s", "--answer", "count=2", target, "order")
+
+		id := detached(target, "order")
+		expect("the task waits for input", problem.ExitTool, "tasks", "result", target, id)
+		expect("would you like?", problem.ExitOK, "tasks", "get", target, id)
+		expect("", problem.ExitOK, "tasks", "answer", "--answer", "size=s", "--answer", "count=2", target, id)
+		expect(`"count":2`, problem.ExitOK, "tasks", "result", target, id)
+		expect(id+" ", problem.ExitOK, "tasks", "watch", target, id)
+		expect("does not wait for input", problem.ExitTool, "tasks", "answer", target, id)
+
+		id = detached(target, "hold")
+		expect("the task continues", problem.ExitTimeout, "tasks", "result", "--timeout", "1s", target, id)
+		expect("", problem.ExitOK, "tasks", "cancel", target, id)
+		expect("the task is cancelled", problem.ExitTool, "tasks", "result", target, id)
+		expect(" cancelled", problem.ExitOK, "tasks", "get", target, id)
+
+		expect("keep the ids", problem.ExitTool, "tasks", "list", target)
+		expect("no such task", problem.ExitTool, "tasks", "get", target, "none")
+	}
+	close(s.held)
+	expect("start it with mcpbridge run", problem.ExitUsage, "call", "--task", "buy", "--", "true")
+	expect("write mcpbridge tasks get", problem.ExitUsage, "tasks", "get", socket)
+	expect("write one of", problem.ExitUsage, "tasks", "undo")
+}
