@@ -128,7 +128,7 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 	c.setHeaders(x, call)
 	x.each = c.messageHandler(ctx, x, call, emit)
 	p.start(x)
-	return c.awaitResponse(ctx, x, call)
+	return c.awaitResponse(ctx, x, call, emit)
 }
 
 func wantsLogs(caller *pb.CallContext) bool {
@@ -136,7 +136,9 @@ func wantsLogs(caller *pb.CallContext) bool {
 }
 
 // awaitResponse waits for the response to a call. If the server sends requests before it, the call is suspended.
-func (c *Client) awaitResponse(ctx context.Context, x *exchange, call *bridge.Call) (a attempt) {
+func (c *Client) awaitResponse(
+	ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit,
+) (a attempt) {
 	a.peer = x.p
 	suspended, clean := false, false
 	defer func() {
@@ -145,20 +147,36 @@ func (c *Client) awaitResponse(ctx context.Context, x *exchange, call *bridge.Ca
 		}
 	}()
 	msg, err := x.await(ctx)
-	a.emitted = x.emitted
+	if msg != nil {
+		if id := createdTask(x, call, msg); id != "" {
+			y, failed := c.startTaskResult(ctx, x, id, call, emit)
+			if failed != nil {
+				return attempt{peer: x.p, err: failed, sent: true, emitted: true}
+			}
+			x = y
+			msg, err = x.await(ctx)
+		}
+	}
+	a.emitted = x.emitted || x.task != "" // the server has executed the call: it is not repeated
 	if err == nil && msg == nil {
 		if a.result, err = c.pending.suspend(x, call); err == nil {
 			suspended = true
 			return a
 		}
 	}
-	a.sent = x.sent.settle()
+	a.sent = x.sent.settle() || x.task != ""
 	clean = msg != nil || !a.sent
 	if err != nil {
 		a.err = err
 		return a
 	}
 	a.result, a.err = c.read(call, msg, x.p)
+	if x.task == "" && lacksTask(call, x.p, msg.Error) {
+		a.prepare = func(ctx context.Context) bool {
+			r := call.Request.(*pb.CallToolRequest)
+			return c.refreshTools(ctx, call) && c.params.requiresTask(r.GetName())
+		}
+	}
 	if msg.Error != nil && x.p.rev().Modern() {
 		a.prepare = c.prepareRetry(call, msg.Error)
 	}

@@ -30,6 +30,7 @@ import (
 //
 // Whether the server may have executed the request does not follow from the state: see sending.
 type exchange struct {
+	taskUse
 	purpose
 	p *peer
 	// id is the request's id, a number, and its progress token.

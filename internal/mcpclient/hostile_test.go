@@ -47,6 +47,9 @@ type fake struct {
 	noInitialize bool
 	capabilities string
 
+	// respond receives the responses of the client, if it is not nil.
+	respond func(body []byte)
+
 	mu   sync.Mutex
 	seen []string // the methods of all messages
 	n    atomic.Int64
@@ -134,6 +137,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !m.IsRequest():
 		if m.Method == "notifications/cancelled" {
 			f.cancelled <- struct{}{}
+		}
+		if m.IsResponse() && f.respond != nil {
+			f.respond(body)
 		}
 		if m.IsResponse() {
 			f.told <- struct{}{}

@@ -258,7 +258,7 @@ func (p *peer) handleNotification(m *jsonrpc.Message, via *exchange) {
 	x := via
 	switch m.Method {
 	case notifyProgress:
-		x = p.exchangeOf(rawjson.Get(m.Params, metaProgressToken), via)
+		x = p.ofProgress(rawjson.Get(m.Params, metaProgressToken), via)
 	case notifyMessage:
 		if x == nil {
 			x = p.exclusiveCall()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
@@ -54,7 +55,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return a
 	}
 	p.start(x)
-	a := c.awaitResponse(ctx, x, call)
+	a := c.awaitResponse(ctx, x, call, emit)
 	a.at = at
 	return a
 }
@@ -85,7 +86,7 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 			return nil, err
 		}
 	}
-	x, err := p.beginRequest(call.Method, call.Request, purpose{
+	x, err := p.beginRequest(call.Method, c.withTask(p, call.Request), purpose{
 		acceptsRequests: p.exclusive && call.Method.MayRequireInput, owner: owner, logs: wantsLogs(call.Context()),
 	})
 	if err != nil {
@@ -103,6 +104,17 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 // endExchange ends an exchange and releases its exclusive session. The session can be reused if no further messages of
 // the call can arrive.
 func (c *Client) endExchange(x *exchange, clean bool) {
+	if x.task != "" && !x.currentState().isAnswered() && !x.p.isGone() {
+		c.background(func(ctx context.Context) {
+			c.cancelTask(ctx, x)
+			c.release(x, clean)
+		})
+		return
+	}
+	c.release(x, clean)
+}
+
+func (c *Client) release(x *exchange, clean bool) {
 	for _, a := range x.requests {
 		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.store(&m) {
 			x.p.refuse(&m)
@@ -153,6 +165,11 @@ func (x *exchange) addServerRequest(m *jsonrpc.Message) {
 		x.answerError(m.ID, code, m.Method+": this client did not declare the capability in initialize")
 		return
 	}
+	for _, m := range []proto.Message{
+		req.GetElicit().GetForm(), req.GetElicit().GetUrl(), req.GetCreateMessage(), req.GetListRoots(),
+	} {
+		clean(m)
+	}
 	x.requestCount++
 	req.Key = "ask" + strconv.Itoa(x.requestCount)
 	x.requests = append(x.requests, serverRequest{id: m.ID, req: req, size: len(params)})
@@ -180,7 +197,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	}).GetInputResponses()
 	var open []serverRequest
 	for _, a := range x.requests {
-		msg, err := answer(a, answers[a.req.GetKey()], x.p.rev())
+		msg, err := answer(x, a, answers[a.req.GetKey()])
 		if err != nil {
 			c.log.Debug().Err(err).Str("key", a.req.GetKey()).
 				Msg("an input response is missing or invalid; requesting it again")
@@ -212,13 +229,13 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		x.p.start(x)
 	}
-	a := c.awaitResponse(ctx, x, call)
+	a := c.awaitResponse(ctx, x, call, emit)
 	a.sent = true
 	return a
 }
 
 // answer returns the message with the response to a request of the server.
-func answer(a serverRequest, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
+func answer(x *exchange, a serverRequest, r *pb.InputResponse) ([]byte, error) {
 	if e := r.GetError(); e != nil {
 		return jsonrpc.AppendError(nil, a.id, rpcOf(e), false), nil
 	}
@@ -234,9 +251,8 @@ func answer(a serverRequest, r *pb.InputResponse, rev bridge.Revision) ([]byte, 
 	if !fits {
 		return nil, errors.New("the input response is missing, or not of the requested kind")
 	}
-	dst := append(append([]byte(`{"jsonrpc":"2.0","id":`), a.id...), `,"result":`...)
-	dst, err := mcpjson.Append(dst, r, rev)
-	return append(dst, '}'), err
+	result, err := mcpjson.Append(nil, r, x.p.rev())
+	return jsonrpc.AppendResult(nil, a.id, relatedTo(x.task, result)), err
 }
 
 // rpcOf returns the JSON-RPC error for a missing response (every legacy revision: client features, error handling).

@@ -18,6 +18,8 @@ type paramTable struct {
 	mu     sync.Mutex
 	byName map[string][]mcphttp.Param
 	size   int // of all entries, in bytes
+	// tasksOnly has the tools of a legacy server that run as tasks only.
+	tasksOnly map[string]struct{}
 }
 
 const (

@@ -44,12 +44,16 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, p *peer) (*bridge
 	if lists[m] != "" {
 		out = mcpjson.Clone(out) // a copy: the text of the message may be far longer
 	}
-	if tools, ok := out.(*pb.ListToolsResponse); ok && rev.Modern() {
-		if c.url != nil {
+	if tools, ok := out.(*pb.ListToolsResponse); ok {
+		if c.url != nil && rev.Modern() {
 			c.params.update(c, tools)
 		}
-		if tasks {
+		switch {
+		case !tasks:
+		case rev.Modern():
 			declareExecution(tools)
+		default:
+			c.params.updateTasks(c, tools)
 		}
 	}
 	return &bridge.Result{Complete: out}, nil
@@ -93,14 +97,6 @@ func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision)
 		out = append(out, ']')
 	}
 	return append(out, '}')
-}
-
-// declareExecution declares tasks for the tools of a modern server with tasks: any call can become one, as the server
-// decides.
-func declareExecution(page *pb.ListToolsResponse) {
-	for _, t := range page.GetTools() {
-		t.Execution = &pb.ToolExecution{TaskSupport: proto.String("optional"), StartsLater: true}
-	}
 }
 
 // readOther reads a result that is not complete. tasks means that it may be a task.
@@ -147,10 +143,11 @@ func clean(m proto.Message) {
 // others.
 func withoutHop(meta string) string {
 	object := rawjson.AsBytes(meta)
-	if rawjson.Get(object, metaServerInfo) == nil && rawjson.Get(object, metaSubscriptionID) == nil {
+	if rawjson.Get(object, metaServerInfo) == nil && rawjson.Get(object, metaSubscriptionID) == nil &&
+		rawjson.Get(object, metaRelatedTask) == nil {
 		return meta
 	}
-	return rawjson.AsString(rawjson.Without(object, metaServerInfo, metaSubscriptionID))
+	return rawjson.AsString(rawjson.Without(object, metaServerInfo, metaSubscriptionID, metaRelatedTask))
 }
 
 // protocolViolation returns the error of a response that violates the protocol.

@@ -138,6 +138,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	}
 	d.Meta = withoutHop(d.GetMeta())
 	p.setRev(rev)
+	p.tasks.Store(readTasks(d, rev))
 	p.logs = d.GetCapabilities().GetLogging() != nil
 	declareLogging(d)
 	if err := p.wire.notify(ctx, jsonrpc.AppendNotification(nil, notifyInitialized, nil)); err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -73,7 +75,7 @@ func serveTasks(t *testing.T, h bridge.Handler) mcpclient.Options {
 
 // A tool that runs as a task only can be called by every client: the bridge handles the task of the server.
 func TestTasksOfServers(t *testing.T) {
-	for _, rev := range []bridge.Revision{bridge.Rev20260728} {
+	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
 		t.Run(rev.String(), func(t *testing.T) {
 			o := serveTasks(t, bridge.HandlerFunc(greeter))
 			o.Revision = rev
@@ -137,8 +139,8 @@ func TestModernTasks(t *testing.T) {
 			}
 			switch m.Method {
 			case "tools/call":
-				result(w, m, `{"resultType":"task","taskId":"id","status":"working","createdAt":"c","lastUpdatedAt":"u",`+
-					`"ttlMs":null,"pollIntervalMs":5}`)
+				result(w, m, `{"resultType":"task","taskId":"id","status":"working","createdAt":"c",`+
+					`"lastUpdatedAt":"u","ttlMs":null,"pollIntervalMs":5}`)
 				return
 			case "tasks/get":
 				result(w, m, `{"resultType":"complete","taskId":"id","status":"completed","createdAt":"c",`+
@@ -178,5 +180,95 @@ func TestModernTasks(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		}
+	}
+}
+
+// A legacy server receives `task` for a tool that runs as a task only, tasks/result in the same session, and
+// tasks/cancel if the call ends early (TX-2, TX-3, TX-6, TX-9). Its input requests and results lose the reference to
+// its task, and the responses to it have one (TX-8).
+func TestLegacyTasks(t *testing.T) {
+	const task = `{"task":{"taskId":"id","status":"working","createdAt":"c","lastUpdatedAt":"u","ttl":null}}`
+	const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"id"}}`
+	cancelled := make(chan string, 1)
+	answered := make(chan string, 1)
+	var session, token string
+	f := newFake(t, false, nil)
+	f.capabilities = `{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}},"extensions":` + declaresTasks + `}`
+	f.answer = func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+		id, _ := rawjson.String(rawjson.Get(m.Params, "taskId"))
+		switch m.Method {
+		case "tools/list":
+			result(w, m, `{"tools":[{"name":"t","inputSchema":{"type":"object"},`+
+				`"execution":{"taskSupport":"required"}},{"name":"plain","inputSchema":{"type":"object"}}]}`)
+		case "tools/call":
+			name, _ := rawjson.String(rawjson.Get(m.Params, "name"))
+			if got := string(rawjson.Get(m.Params, "task")); (got == "{}") != (name == "t") {
+				t.Errorf("the call of %s has the task %q", name, got)
+			}
+			if name == "plain" {
+				result(w, m, hello)
+				return
+			}
+			session, token = r.Header.Get("Mcp-Session-Id"), string(rawjson.Get(m.Meta, "progressToken"))
+			result(w, m, task)
+		case "tasks/result":
+			if r.Header.Get("Mcp-Session-Id") != session || id != "id" {
+				t.Errorf("tasks/result has the session %q and the task %q", r.Header.Get("Mcp-Session-Id"), id)
+			}
+			stream(w, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+token+
+				`,"progress":7}}`+"\n\n",
+				`data: {"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m",`+
+					`"requestedSchema":{"type":"object","properties":{}},`+related+"}}\n\n")
+			select {
+			case text := <-answered:
+				stream(w, "data: "+string(jsonrpc.AppendResult(nil, m.ID,
+					[]byte(`{"content":[{"type":"text","text":`+strconv.Quote(text)+`}],`+related+`}`)))+"\n\n")
+			case <-r.Context().Done():
+			}
+		case "tasks/cancel":
+			cancelled <- id
+			result(w, m, task)
+		}
+	}
+	f.respond = func(body []byte) { answered <- string(rawjson.Get(rawjson.Get(body, "result"), "_meta")) }
+	c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20251125}, quick)
+	h := catalog.New(c, catalog.Options{})
+	call(t, h, "plain", "{}")
+	tool := asking("t", "{}", "a")
+	tool.Context().ProgressWanted = true
+	var progress float64
+	res, err := h.Handle(t.Context(), tool, func(_ context.Context, e bridge.Event) error {
+		progress = e.Progress.GetProgress()
+		return nil
+	})
+	if err != nil || res.InputRequired == nil || progress != 7 {
+		t.Fatalf("got %v, %v and progress %v, want progress and an input request", res, err, progress)
+	}
+	if meta := res.InputRequired.GetInputRequests()[0].GetElicit().GetForm().GetMeta(); meta != "" {
+		t.Errorf("the input request has _meta %s", meta)
+	}
+	retry := tool.Retry(answers(res.InputRequired, "{}"), res.InputRequired.GetRequestState())
+	res, err = h.Handle(t.Context(), retry, ignore)
+	if err != nil || res.Complete == nil {
+		t.Fatalf("got %v, %v, want the result", res, err)
+	}
+	got := res.Complete.(*pb.CallToolResult)
+	if s := got.GetContent()[0].GetText().GetText(); s !=
+		`{"io.modelcontextprotocol/related-task":{"taskId":"id"}}` || got.GetMeta() != "" {
+		t.Errorf("the server received _meta %s, and the result has %s", s, got.GetMeta())
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	early := toolCall("t", "{}") // it has no session of its own, so its server's request is rejected
+	early.Context().ProgressWanted = true
+	_, err = h.Handle(ctx, early, func(context.Context, bridge.Event) error {
+		cancel()
+		return nil
+	})
+	if e := bridge.AsError(err); e.Code != codes.Canceled || e.Outcome != bridge.OutcomeUnknown {
+		t.Errorf("got %v, want that the call was canceled", err)
+	}
+	if id := <-cancelled; id != "id" {
+		t.Errorf("the task %s was cancelled", id)
 	}
 }
