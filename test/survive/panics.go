@@ -31,24 +31,24 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// A panicPoint is a line of the source at which a panic is tested, with its expected effect. A failpoint is inserted
-// before or after line of file in a copy of the source. The line is the only one of its text in the file, or the
-// first one after in.
+// A panicPoint is a place in the source at which panics are tested, with their expected effect. In a copy of the
+// source, file gets a failpoint before the line with the text line, or after it if after is set. The file has only one
+// such line; or, if in is set, it is the first one below the line that begins with in.
 type panicPoint struct {
 	file, line, in string
 	after          bool
 
-	// ends means that the panic fails one call with INTERNAL. Otherwise it may fail none, or another activity.
+	// If ends, each panic fails exactly one call with INTERNAL. Otherwise it fails at most one call.
 	ends bool
-	// kick reaches the point, if calls do not.
+	// kick makes the bridge reach the point, if calls alone do not.
 	kick func(t *target) error
-	// rare means that it is tested only a few times, because it is rare or expensive.
+	// If rare, the point is tested only once or twice, because reaching it is expensive.
 	rare bool
-	// last means that it is reached during the shutdown, which must complete.
+	// If last, the point is reached during the shutdown, which must complete despite the panic.
 	last bool
 }
 
-// panicPoints are all failpoints by name, which begins with the package.
+// panicPoints are all points by the name of the failpoint, which begins with the package.
 var panicPoints = map[string]panicPoint{
 	"mcpserverReceive": {
 		file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)",
@@ -177,10 +177,10 @@ var panicPoints = map[string]panicPoint{
 type target struct {
 	*Bridge
 	fuse   fuse
-	probes string           // where it says whether it is ready
-	mu     sync.Mutex       // guards what follows
-	pids   map[string]int   // of the backends that answered last, by tool
-	last   map[string]int64 // when
+	probes string           // the address of its readiness endpoint
+	mu     sync.Mutex       // guards pids and last
+	pids   map[string]int   // the process that last answered a call, by tool
+	last   map[string]int64 // when that call began, in nanoseconds since 1970, by tool
 }
 
 const (
@@ -233,7 +233,7 @@ func (t *target) well(ctx context.Context) error {
 	return errors.New("a backend does not answer for 40 s")
 }
 
-// A watched client reports its answers to the target.
+// A watched client records in t which processes answer its calls.
 type watched struct {
 	client
 	t *target
@@ -245,7 +245,7 @@ func (w watched) Call(work loadgen.Work) checker.Call {
 	return c
 }
 
-// startTarget starts a bridge with failpoints, over HTTP and gRPC, or on stdio.
+// startTarget starts a bridge with failpoints, which serves either HTTP and gRPC, or stdio.
 func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, journal string,
 	stdio bool,
 ) (*target, error) {
@@ -279,7 +279,7 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 	}, nil
 }
 
-// freeAddr returns a free address, which is not reused soon.
+// freeAddr returns a free address. The system does not assign it again soon.
 func freeAddr() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -288,7 +288,7 @@ func freeAddr() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// ready returns the target's readiness.
+// ready reports whether the target is ready.
 func (t *target) ready(ctx context.Context) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.probes+"/readyz", http.NoBody)
 	if err != nil {
@@ -301,8 +301,9 @@ func (t *target) ready(ctx context.Context) (bool, error) {
 	return res.StatusCode == http.StatusOK, res.Body.Close()
 }
 
-// panics is R15: repeated panics at every failpoint under load. The process continues; only the call in progress
-// there fails; a backend whose loop it was is restarted; no resource is leaked.
+// panics is scenario R15: repeated panics at every failpoint under load. The process continues; only the call that
+// reached the failpoint fails; if the goroutine of a connection to a backend panicked, the bridge connects again; no
+// resource is leaked.
 func panics(ctx context.Context, r *Rig) error {
 	program, err := buildFailing(ctx, root, filepath.Join(r.dir, "failing"))
 	if err != nil {
@@ -399,7 +400,7 @@ func panics(ctx context.Context, r *Rig) error {
 	if len(p.wrongs) > 0 {
 		first = fmt.Sprintf("; the first: %s %s", p.wrongs[0].Token, p.wrongs[0].Why)
 	}
-	// No more processes than before. A few connections are idle for a while.
+	// A few connections stay open and idle for a while, but there are no more processes than before.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
 	r.tell("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
 		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, "+
@@ -420,7 +421,7 @@ func unmatchedNote(unmatched []string) string {
 	return fmt.Sprintf("; %d lines on stdio for nobody, such as an answer without an id", len(unmatched))
 }
 
-// panicking is the state of R15.
+// panicking is the state of scenario R15.
 type panicking struct {
 	r                    *Rig
 	t, piped             *target
@@ -441,7 +442,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	}
 	t, clients := p.t, p.clients
 	if name == "mcpserverReceive" || name == "mcpserverTake" {
-		t, clients = p.piped, p.pipeClients // the only ones who come there
+		t, clients = p.piped, p.pipeClients // only stdio clients reach these points
 	}
 	from := t.journalSize()
 	herd := newHerd(ctx, clients, work)
@@ -453,7 +454,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 		if err = t.well(ctx); err != nil {
 			break
 		}
-		time.Sleep(settle) // so that what is killed is wanted back at once
+		time.Sleep(settle) // so that a killed backend is restarted without backoff
 		kick := func() error { return nil }
 		if point.kick != nil {
 			kick = func() error { return point.kick(t) }
@@ -504,7 +505,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	return nil
 }
 
-// atEnd triggers a failpoint in the drain of a new bridge: its calls are answered, and it exits normally.
+// atEnd triggers a failpoint during the drain of a new bridge. The bridge still answers its calls and exits normally.
 func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpServer) error {
 	t, err := p.r.startTarget(ctx, program, web, filepath.Join(p.r.dir, name+".journal"), false)
 	if err != nil {
@@ -566,9 +567,9 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 	return err
 }
 
-// often triggers three panics in one place within a minute, after which the bridge is not ready.
+// often triggers at least three panics at one place within a minute, after which the bridge must not be ready.
 func (p *panicking) often(ctx context.Context) error {
-	for n := 0; n < 3; n += p.r.cycles(2, 250) { // which at does
+	for n := 0; n < 3; n += p.r.cycles(2, 250) { // the number of panics that at triggers
 		if err := p.at(ctx, "mcpserverPost"); err != nil {
 			return err
 		}
@@ -586,8 +587,8 @@ func isInternal(c *checker.Call) bool {
 		c.Answers[0].Outcome == "unknown"
 }
 
-// judge returns the violations in a history. The work of a call that failed by a panic may be canceled without a
-// request of the caller.
+// judge returns the violations in a history. A backend's work for a call that failed by a panic may be canceled,
+// although the caller did not cancel the call.
 func (p *panicking) judge(name string, history []checker.Call, journal []checker.Entry) []checker.Wrong {
 	byToken := map[string]*checker.Call{}
 	for i := range history {
@@ -603,7 +604,7 @@ func (p *panicking) judge(name string, history []checker.Call, journal []checker
 	return wrongs
 }
 
-// work returns any call of any backend.
+// work returns a random call of a random backend.
 func work() loadgen.Work {
 	w := loadgen.Work{Tool: []string{plugTool, stdioTool, httpTool}[rand.IntN(3)], Ms: rand.IntN(8)}
 	if rand.IntN(3) == 0 {
@@ -612,7 +613,7 @@ func work() loadgen.Work {
 	return w
 }
 
-// rest waits until everything answers.
+// rest waits until every backend has answered a new call through each bridge.
 func (p *panicking) rest(ctx context.Context) error {
 	for _, part := range []struct {
 		t       *target
@@ -650,7 +651,7 @@ func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error)
 	}, nil
 }
 
-// ask makes other requests, each of which must be answered, possibly with INTERNAL.
+// ask sends the requests of meanwhile until ctx ends. Each must be answered, with a result or with INTERNAL.
 func (p *panicking) ask(ctx context.Context, conn *loadgen.Conn, c *loadgen.Caller) error {
 	const modern = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
 	for ctx.Err() == nil {
@@ -688,13 +689,13 @@ func answered(body []byte) bool {
 	return bytes.Contains(body, []byte(`"result"`)) || bytes.Contains(body, []byte(`"reason":"INTERNAL"`))
 }
 
-// loggedPanics are the panics in a log.
+// loggedPanics counts the panics in a log.
 type loggedPanics struct {
 	lines, places int
-	again         int // stacks of a place that had been logged with one already, by the same part
+	again         int // lines with a stack that are not the first of their place, and first lines without one
 }
 
-// panicsLogged parses the log of a bridge.
+// panicsLogged counts the recovered panics in the log file of a bridge.
 func panicsLogged(name string) (l loggedPanics, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -740,7 +741,7 @@ func newGRPCCaller(target string, number int) (*grpcCaller, error) {
 // Call makes a call and returns its history.
 func (g *grpcCaller) Call(w loadgen.Work) checker.Call {
 	w.Token, w.Tool = loadgen.NewToken(), cmp.Or(w.Tool, "work")
-	arguments, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not
+	arguments, _ := json.Marshal(w) //nolint:errchkjson // JSON can represent all its values
 	c := checker.Call{Token: w.Token, Caller: g.number, Era: "grpc", Tool: w.Tool, Begin: time.Now().UnixNano()}
 	a, err := g.call(&c, &pb.CallToolRequest{
 		Context: &pb.CallContext{ProgressWanted: true}, Name: w.Tool,
@@ -755,7 +756,7 @@ func (g *grpcCaller) Call(w loadgen.Work) checker.Call {
 			}
 		}
 	}
-	c.Answers = []checker.Answer{a} // a stream ends once
+	c.Answers = []checker.Answer{a} // a stream has one result
 	return c
 }
 

@@ -19,7 +19,7 @@ import (
 // patience is the time limit for a response.
 const patience = 10 * time.Second
 
-// A request is an HTTP request before encoding, so that it can be invalid.
+// A request is an HTTP request that is sent without validation, so that it can be invalid.
 type request struct {
 	method string
 	line   string
@@ -112,7 +112,7 @@ func (l *link) do(r *request) (*answer, error) {
 	written := make(chan struct{})
 	go func() { // ends with the deadline at the latest
 		defer close(written)
-		_, _ = l.Write(r.bytes()) // the answer says whether it was taken
+		_, _ = l.Write(r.bytes()) // the response shows whether the server read the request
 	}()
 	res, err := http.ReadResponse(l.r, &http.Request{Method: r.method})
 	if err != nil {
@@ -139,7 +139,7 @@ func (l *link) do(r *request) (*answer, error) {
 	return a, nil
 }
 
-// ask sends a request on a connection of its own.
+// ask sends a request on a new connection.
 func ask(addr string, r *request) (*answer, error) {
 	l, err := dial(addr)
 	if err != nil {
@@ -160,7 +160,7 @@ type message struct {
 	} `json:"error"`
 }
 
-// tell sets the fields of an outcome from the response.
+// tell sets the fields of o that describe a JSON-RPC message or batch.
 func tell(o *outcome, data []byte) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
 		var all []json.RawMessage
@@ -191,7 +191,7 @@ func tell(o *outcome, data []byte) {
 func (a *answer) outcome() outcome {
 	o := outcome{status: a.StatusCode}
 	var h bytes.Buffer
-	_ = a.Header.Write(&h) // a buffer takes everything
+	_ = a.Header.Write(&h) // a bytes.Buffer returns no errors
 	o.header = h.String()
 	body := a.body
 	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") {
@@ -233,7 +233,7 @@ func openEvents(addr string, r *request) (*eventStream, error) {
 		c.Close()
 		return nil, err
 	}
-	_ = c.SetReadDeadline(time.Now().Add(patience)) // of a socket that is open
+	_ = c.SetReadDeadline(time.Now().Add(patience)) // no error: the socket is open
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		c.Close()
@@ -291,7 +291,7 @@ func (e *eventStream) close() {
 	<-e.done
 }
 
-// A speech is the data of templates in the table.
+// A speech is the data for the templates in attacks.yaml.
 type speech struct {
 	M       string // the members of params that every modern request has, with a comma
 	Session string
@@ -301,7 +301,7 @@ type speech struct {
 
 var templates sync.Map
 
-// fill executes a template of the table.
+// fill executes a template in text, if it has one.
 func fill(text string, s speech, funcs template.FuncMap) (string, error) {
 	if !strings.Contains(text, "<<") {
 		return text, nil

@@ -106,7 +106,7 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 	case "test":
 		pkg, name, _ := strings.Cut(what, " ")
 		out, err = l.command(ctx, ".", "go", "test", "-count=1", "-failfast", "-overlay", overlay, "-run", name, pkg)
-	case "survive": // parts of which run in its own process
+	case "survive": // which runs parts of mcpbridge in its own process
 		if out, err := l.command(ctx, "test/survive", "go", "build", "-overlay", overlay, "-o", l.dir,
 			"."); err != nil {
 			return "", fmt.Errorf("survive does not build: %w\n%s", err, out)
@@ -121,21 +121,22 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 		return "", fmt.Errorf("not detected by %s", m.detector)
 	}
 	line := reports[kind].FindString(out)
-	if line == "" { // it failed to run: that detects nothing
+	if line == "" { // the detector failed for another reason
 		return "", fmt.Errorf("%s failed without a report: %w\n%s", m.detector, err, out[max(0, len(out)-2000):])
 	}
 	return strings.TrimSpace(line), nil
 }
 
-// reports match the failure lines of each kind of detector. A scenario that could not be measured has no goal in its
-// line.
+// reports match the failure lines of each kind of detector. For a scenario that could not be measured, survive prints
+// a line without a goal.
 var reports = map[string]*regexp.Regexp{
 	"test":    regexp.MustCompile(`(?m)^\s*(--- FAIL|panic): .*$`),
 	"survive": regexp.MustCompile(`(?m)^\S+ +FAIL .*\(goal: .*$`),
 	"attack":  regexp.MustCompile(`(?m)^FAIL \S.*$`),
 }
 
-// overlay writes the file of a defect and the overlay that names it, and returns the latter.
+// overlay writes a source file with the defect and the overlay of go build that refers to it. It returns the path of
+// the overlay.
 func (l lab) overlay(m mutant) (string, error) {
 	name := filepath.Join(l.root, filepath.FromSlash(m.file))
 	text, err := os.ReadFile(name)
@@ -152,12 +153,12 @@ func (l lab) overlay(m mutant) (string, error) {
 	return overlay, errors.Join(err, os.WriteFile(mutated, text, 0o600), os.WriteFile(overlay, replace, 0o600))
 }
 
-// command runs a command in a directory of the repository and returns what it prints.
+// command runs a command in a directory of the repository and returns its output.
 func (l lab) command(ctx context.Context, dir, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it ends what it has started
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it can end its child processes
 	cmd.WaitDelay = 30 * time.Second
 	cmd.Dir = filepath.Join(l.root, dir)
 	var out bytes.Buffer

@@ -28,8 +28,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A server on stdio that has a bit of everything, on the official SDK: there is none in the registries that is built on
- * it.
+ * A server on stdio with tools, a resource, a prompt, completion, progress, elicitation and sampling. It is built on
+ * the official Java SDK, because no published server is.
  */
 public final class Server {
   private Server() {}
