@@ -88,7 +88,7 @@ func TestRetiredWordsAreGone(t *testing.T) {
 	}
 }
 
-// The other languages and the documentation keep to the same list.
+// The list applies to other languages and to the documentation, too.
 func TestRetiredWordsAreGoneElsewhere(t *testing.T) {
 	endings := []string{
 		".md", ".proto", ".py", ".java", ".kt", ".ts", ".mjs", ".rs", ".rb", ".cpp", ".txt", ".yaml",
@@ -129,7 +129,7 @@ func TestRetiredWordsAreFound(t *testing.T) {
 	}
 }
 
-// maxColumns is the longest line of source code and of prose in documentation, and the longest cell of a table.
+// maxColumns is the maximum length of a line of source code, a line of prose in documentation, and a cell of a table.
 const maxColumns = 120
 
 func TestDocumentationHasShortLinesAndCells(t *testing.T) {

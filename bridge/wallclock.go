@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// checkInterval is how often the wall clock is read: timers stop while the machine is suspended.
+// checkInterval is the interval at which the wall clock is read, because timers stop while the machine is suspended.
 const checkInterval = 15 * time.Second
 
-// WithWallDeadline returns a context that is canceled with cause at a time of the wall clock, such as a token's
+// WithWallDeadline returns a context that is canceled with cause when the wall clock reaches a time, such as a token's
 // expiry.
 func WithWallDeadline(parent context.Context, until time.Time, cause error) (context.Context, context.CancelFunc) {
 	return withWallDeadline(parent, until, cause, time.Now)

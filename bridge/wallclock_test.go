@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A context ends at its time by the wall clock, although the machine was suspended meanwhile.
+// A context ends at its deadline by the wall clock, even if the machine is suspended before it.
 func TestWallDeadlineCountsSuspension(t *testing.T) {
 	over := errors.New("over")
 	for name, c := range map[string]struct {

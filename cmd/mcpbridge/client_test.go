@@ -37,7 +37,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A shop is a backend in this process with tools, prompts and resources. It records its calls.
+// A shop is a backend in this process with tools, prompts and resources. It records the context of the last tool call.
 type shop struct {
 	pb.UnimplementedMcpServiceServer
 
@@ -101,7 +101,7 @@ const buySchema = `{"type":"object","required":["what"],"properties":{"what":{"t
 	`"$defs":{"pay":{"type":"object","properties":{"by":{"enum":["card","cash"]},"tip":{"type":"number"}}}}}`
 
 func (s *shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	if req.Cursor == nil { // the lists have pages
+	if req.Cursor == nil { // the list of tools has two pages
 		return &pb.ListToolsResponse{
 			Tools: []*pb.Tool{{
 				Name: "paint", Description: text("Paint\x1b[31m red.\nMore."),
@@ -376,7 +376,8 @@ Prompts
 	}
 }
 
-// Arguments are passed to the tool in the types of its schema, with every digit. All invalid ones are reported at once.
+// Arguments are converted to the types in the tool's schema and keep every digit. All invalid ones are reported at
+// once.
 func TestArguments(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
@@ -433,8 +434,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// With composed schemas, or keywords beside a reference, an argument may have the type that any part allows: the
-// catalog validates it.
+// If a schema is composed of others, or has keywords beside a $ref, an argument is converted to a type that one of the
+// parts allows. The catalog validates the result.
 func TestArgumentsOfComposedSchemas(t *testing.T) {
 	const (
 		payment = `{"type":"object","required":["kind"],"properties":{"kind":{"enum":["card","cash"]}},"oneOf":[` +
@@ -568,7 +569,7 @@ func TestHelpOfExitCodes(t *testing.T) {
 	}
 }
 
-// No hint suggests to repeat a call that may have been executed, even if the backend does not report an outcome.
+// No hint suggests repeating a call that may have been executed, even if the backend does not report an outcome.
 func TestHintsNeverSuggestRepeatingAnExecutedCall(t *testing.T) {
 	_, shop := startShop(t)
 	got := runCommand(t, "", "call", shop, "sell")
@@ -578,7 +579,7 @@ func TestHintsNeverSuggestRepeatingAnExecutedCall(t *testing.T) {
 	}
 }
 
-// A command has no timeout unless it is configured.
+// limits.callTotal applies to commands if it is configured.
 func TestCommandsHaveNoTimeoutByDefault(t *testing.T) {
 	_, shop := startShop(t)
 	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
@@ -632,7 +633,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"read --output " + logo + " " + shop + " shop://logo": "",
 		"prompt " + shop + " haggle price=3":                  "user: Not more than 3.\n",
 		"complete " + shop + " haggle tone=k price=3":         "kind\nkey3\n",
-		// a URI, which the server has to support
+		// a URI in place of a template: the server decides whether it completes that
 		"complete " + shop + " shop://sign shelf=k": "kind\nkey\n",
 		"call " + shop + " paint":                   "red \x1b[31m\u202e\u009b and \n",
 		"call --root . " + shop + " where":          "file://" + dir + "\n",
@@ -703,7 +704,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	}
 }
 
-// Servers of 2024-11-05 reject completion when it is requested; those of later revisions do not declare it.
+// A server without completion rejects the request in 2024-11-05. In later revisions it does not declare the capability.
 func TestServersWithoutCompletion(t *testing.T) {
 	for _, rev := range []string{"2024-11-05", "2025-11-25"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -820,7 +821,7 @@ func TestUnansweredFormIsNotSent(t *testing.T) {
 	}
 }
 
-// --revision is for tools that request input only in sessions, of servers that also support 2026-07-28.
+// --revision is for servers that support 2026-07-28 but have tools that request input only in sessions.
 func TestRevisionOfTheServer(t *testing.T) {
 	first := "read -r line; echo \"$line\" >&2; exit 3"
 	for _, c := range []struct {
@@ -841,7 +842,7 @@ func TestRevisionOfTheServer(t *testing.T) {
 	}
 }
 
-// An unused --answer is reported as a probable typing error.
+// An unused --answer is reported, because it is probably a typo.
 func TestUnusedAnswersAreReported(t *testing.T) {
 	_, shop := startShop(t)
 	for _, c := range []struct{ args, stdout, warns string }{
@@ -918,7 +919,7 @@ func TestEveryWrongAnswerIsReported(t *testing.T) {
 	}
 }
 
-// Forms and pages can be accepted, declined and canceled as a whole on the command line.
+// Forms and URL elicitations can be accepted, declined and canceled as a whole on the command line.
 func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 	s, shop := startShop(t)
 	const empty, sure = `{"type":"object","properties":{}}`,
@@ -955,7 +956,7 @@ func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 	}
 }
 
-// A backend with another version of the contract is rejected, on the terminal and in the log.
+// A backend with another version of the contract is rejected, and the error has a fix.
 func TestCallOfAnotherContractVersion(t *testing.T) {
 	s, shop := startShop(t)
 	s.version = 1
@@ -1031,7 +1032,7 @@ func TestSamplingOnATerminal(t *testing.T) {
 	}
 }
 
-// A screen is a terminal with a user, on which a command runs as a process.
+// A screen is a pseudo-terminal on which a command runs as a process. The test types and reads like a user.
 type screen struct {
 	t   *testing.T
 	pty *os.File
@@ -1039,7 +1040,7 @@ type screen struct {
 
 	mu    sync.Mutex
 	shown bytes.Buffer
-	seen  int // the part of shown that expect has consumed
+	seen  int // how many bytes of shown expect has consumed
 	more  chan struct{}
 	ended chan struct{} // closed at the end of the output
 }
@@ -1077,7 +1078,7 @@ func openTerminal(t *testing.T, args ...string) *screen {
 	return x
 }
 
-// expect waits until a text appears after the previous ones.
+// expect waits until the text appears, after the text of the previous expect.
 func (x *screen) expect(text string) {
 	x.t.Helper()
 	limit := time.After(20 * time.Second)
@@ -1205,7 +1206,7 @@ func TestProgressBarAndCtrlC(t *testing.T) {
 	}
 }
 
-// The terminal shows the pending request, and log lines start on a line of their own.
+// The terminal shows what the command waits for, and clears that line before it prints the result.
 func TestTerminalShowsPendingWork(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -1226,7 +1227,7 @@ func TestTerminalShowsPendingWork(t *testing.T) {
 	}
 }
 
-// Text of a server cannot control a terminal; a pipe receives it unchanged.
+// On a terminal, control characters in a server's text are escaped, and binary data is not printed.
 func TestTerminalOutputIsEscaped(t *testing.T) {
 	t.Parallel()
 	_, shop := startShop(t)
@@ -1291,7 +1292,7 @@ func TestCtrlCDuringAPrompt(t *testing.T) {
 	}
 }
 
-// A silent stdin never ends, and signals when it is read.
+// A silent stdin has no data, and ends when end is closed. The first Read closes read.
 type silent struct{ read, end chan struct{} }
 
 func (s silent) Read([]byte) (int, error) {
@@ -1382,7 +1383,7 @@ func TestLogOfACall(t *testing.T) {
 	}
 }
 
-// fronted starts a bridge, and a server without handlers that is to be its reverse proxy.
+// fronted starts a bridge, and an HTTP server without handlers, to which tests add a reverse proxy of the bridge.
 func fronted(t *testing.T) (bridge *url.URL, mux *http.ServeMux, server *httptest.Server) {
 	t.Helper()
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
@@ -1397,7 +1398,7 @@ func fronted(t *testing.T) (bridge *url.URL, mux *http.ServeMux, server *httptes
 	return bridge, mux, server
 }
 
-// Tokens are requested with the options under auth.
+// Tokens are requested with the options under auth.oauth.
 func TestOAuthOfTheConfiguration(t *testing.T) {
 	to, mux, server := fronted(t)
 	answer := func(pattern string, value any) {
@@ -1452,9 +1453,9 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// wantsLogin starts a server whose users log in with a browser, which is the program in dir. begun is called after a
-// browser has opened the page; the login continues when it returns. refused is called for each request without a valid
-// token.
+// wantsLogin starts a server whose users log in with a browser. The browser is a script that it writes into dir. begun
+// is called after the browser has opened the page; the login continues when it returns. refused is called for each
+// request without a valid token.
 func wantsLogin(t *testing.T, dir string, begun func(context.Context), refused func()) *httptest.Server {
 	t.Helper()
 	to, mux, server := fronted(t)
@@ -1615,7 +1616,7 @@ func TestCredentialsWithoutEncryptionCauseAWarning(t *testing.T) {
 	}
 }
 
-// A server that requires authentication is not called again, and a given token is sent to it.
+// Without a token, a server that requires one causes the error auth_required. With a token, it is called.
 func TestServerThatRequiresAToken(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	to, err := url.Parse(r.url)
@@ -1652,7 +1653,7 @@ func TestServerThatRequiresAToken(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 
-	// A rejected token is not suggested as its own fix.
+	// If the server rejects a token, the error does not suggest passing a token.
 	const passed, bare = "that was passed was refused", "a token is written"
 	wrong := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: wrong}}}]")
 	for _, c := range []struct {
@@ -1674,7 +1675,7 @@ func TestServerThatRequiresAToken(t *testing.T) {
 	}
 }
 
-// The output of a command determines its kind: an MCP server is started once for that, and a plugin twice.
+// The kind of a command is detected by its output: an MCP server is started once, and a plugin twice.
 func TestTargetKindIsDetected(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()

@@ -29,7 +29,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// statusNames are the names of gRPC codes in other languages, with the errors in the rows of docs/errors.md.
+// statusNames are the names of the gRPC codes, by number, as docs/errors.md and most languages write them.
 var statusNames = [...]string{
 	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
 	"PERMISSION_DENIED",
@@ -37,7 +37,7 @@ var statusNames = [...]string{
 	"DATA_LOSS", "UNAUTHENTICATED",
 }
 
-// TestErrorsPage makes every error that a backend can return, and compares what clients receive with docs/errors.md.
+// TestErrorsPage returns each gRPC code from a backend, and compares the errors of clients with docs/errors.md.
 func TestErrorsPage(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| gRPC status | legacy | modern | HTTP status, modern | message |\n|---|---|---|---|---|\n")
@@ -66,7 +66,7 @@ func TestReasonsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written := map[string]string{} // the outcomes on the page
+	written := map[string]string{} // the outcomes on the page, by reason
 	_, table, _ := strings.Cut(string(page), "\n| `reason` |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(table, -1) {
@@ -91,13 +91,13 @@ func TestReasonsPage(t *testing.T) {
 	}
 }
 
-// outcomes are the values of the constants of bridge.
+// outcomes are the values of constants of package bridge, by their names.
 var outcomes = map[string]string{
 	"OutcomeNotExecuted": "not_executed", "OutcomeUnknown": "unknown", "OutcomeExecuted": "executed",
 }
 
-// reasons returns the reasons in the sources below some directories, with the outcomes beside them: arguments of
-// Failed, values of variables named reason*, and those in JSON text.
+// reasons returns the reasons of failed calls in the sources below dirs, each with its outcomes. Reasons are arguments
+// of Failed, which also have an outcome, values of variables named reason*, and members of JSON text.
 func reasons(t *testing.T, dirs ...string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -274,7 +274,7 @@ func TestReadme(t *testing.T) {
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		// on a busy machine the backend may still be starting
+		// The name is not compared, because on a busy machine the backend may still be starting.
 		if err != nil || !strings.Contains(string(out), `"serverInfo":{"name":`) {
 			t.Errorf("%s: %v\n%s\n%s\n%s", name, err, script, out, stderr.String())
 		}

@@ -150,7 +150,7 @@ func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 }
 
 // A process under load receives SIGTERM. Its load balancer polls readiness at intervals; every request that it sends
-// before it sees the change gets a response.
+// before it detects the change gets a response.
 func TestLoadBalancerLosesNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
@@ -214,7 +214,8 @@ func TestLoadBalancerLosesNoCall(t *testing.T) {
 	t.Logf("%d calls, %d of them after the signal; shutdown took %s", calls.Load(), late.Load(), time.Since(begin))
 }
 
-// However the bridge ends, a pending gRPC call gets its outcome, with a code that no client retries.
+// However the bridge ends, a gRPC call in flight gets an error with its outcome, and with a code that no client
+// retries.
 func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, end := range map[string]func(t *testing.T, r *run, stdin io.Closer){
@@ -250,7 +251,7 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 			}
 			stream := slow(`{"ms":60000}`)
 			r.awaitCalls(t, 1)
-			if _, err := slow(`{"ms":100}`).Recv(); err != nil { // the other one has begun by its end
+			if _, err := slow(`{"ms":100}`).Recv(); err != nil { // by the end of this call, the other one has begun
 				t.Fatal(err)
 			}
 			end(t, r, stdin)
@@ -268,8 +269,8 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 	}
 }
 
-// After the second signal, pending calls are interrupted at once and still get an error, also in a session, whose calls
-// do not end with their connections.
+// After the second signal, calls in flight end at once with an error. So do calls in a session, which do not end with
+// their connections.
 func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	post := func(session, body string) (string, error) {
@@ -310,7 +311,7 @@ func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 		})
 	}
 	r.awaitCalls(t, 16)
-	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // the others have begun by its end
+	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // by the end of this call, the others have begun
 		t.Error(err)
 	}
 	r.drain()

@@ -34,7 +34,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The maximum size of a line or message cannot exceed 64 MiB, whatever sets it, and the error contains a fix.
+// limits.line and limits.message cannot exceed 64 MiB, in the file or in the environment. The error contains a fix.
 func TestMessageSizeLimit(t *testing.T) {
 	const most = 64 << 20
 	for _, key := range []string{"line", "message"} {
@@ -71,7 +71,7 @@ func TestMessageSizeLimit(t *testing.T) {
 	}
 }
 
-// sized is an MCP server on stdin and stdout with answerSized.
+// sized serves answerSized over stdin and stdout.
 func sized() {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -81,7 +81,8 @@ func sized() {
 	}
 }
 
-// answerSized is a legacy MCP server whose only tool returns messages of the given size, or a text of the given size.
+// answerSized returns the response of a legacy MCP server to a message. The arguments of its only tool are the size of
+// the text in the result, and the minimum size of the response in bytes.
 func answerSized(request []byte) string {
 	msg, err := jsonrpc.Parse(request, limits.Defaults())
 	if err != nil || !msg.IsRequest() {
@@ -221,20 +222,20 @@ func servePlugin(t *testing.T, p pb.McpServiceServer) string {
 	return "unix://" + socket
 }
 
-// limits.message is the maximum size of messages from and to gRPC clients. The error for a longer one contains the
-// outcome, whether the limit of the client's or of the backend's connection rejects it.
+// limits.message is the maximum size of messages from and to gRPC clients. The error for a larger message
+// contains the outcome, no matter which limit rejects the message: that of the client's or of the backend's connection.
 func TestMessagesOfGRPCClientsAreBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, c := range []struct {
 		limits string
 		most   int
 		server string
-		// outcome is that of a call with a response above the limit. If the message of a stream is not read, its type
-		// is unknown.
+		// outcome is the outcome of a call whose response exceeds the limit. If the bridge does not read the message,
+		// it does not know whether that is an event or the result.
 		outcome string
 	}{
 		{"{}", 4 << 20, "web", "executed"},    // the limit of a server's messages is 16 MiB
-		{"{}", 4 << 20, "plugin", "executed"}, // so is that of a backend's
+		{"{}", 4 << 20, "plugin", "executed"}, // and so is that of a plugin's
 		{"{message: 5242880}", 5 << 20, "plugin", "unknown"},
 	} {
 		plugin, address := startSized(t)
@@ -308,7 +309,7 @@ backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	// listen opens a Listen and returns the error that rejects or ends it.
+	// listen opens a subscription stream. It returns a function that ends it, and the error that rejects it.
 	listen := func(server string) (end func(), err error) {
 		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "mcpbridge-server", server))
 		t.Cleanup(cancel)

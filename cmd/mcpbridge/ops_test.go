@@ -57,7 +57,7 @@ func TestProbes(t *testing.T) {
 	if status, _ := probe(t, r, "/nosuch", ""); status != 404 {
 		t.Errorf("nothing there: %d", status)
 	}
-	// While it shuts down it is alive and not ready.
+	// During its shutdown, the bridge is alive but not ready.
 	done := make(chan error)
 	go func() {
 		_, err := r.call(t, "slow", `{"ms":500}`)
@@ -83,7 +83,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// A sidecar is alive and has started before its backend is reachable.
+// A bridge is alive and has started even if its backend is not reachable yet.
 func TestProbesWithoutABackend(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := startWithOps(t, "dial: unix:"+filepath.Join(t.TempDir(), "nobody.sock"))

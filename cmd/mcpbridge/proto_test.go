@@ -16,7 +16,7 @@ import (
 func TestProtoWritesWhatItImports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "proto")
 	long := time.Unix(1, 0)
-	for range 2 { // the second time over the files of the first
+	for range 2 { // the second time, the files exist
 		var out, errs bytes.Buffer
 		p := &Program{Env: clientcmd.Env{
 			Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out,

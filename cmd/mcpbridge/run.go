@@ -27,7 +27,7 @@ import (
 func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	log, _ := app.NewLog(p.errors, cfg.Log, cfg.Secrets)
 	// net/http prints messages about servers that violate the protocol to the standard logger. They contain text of the
-	// server, and are not records of our log.
+	// server, and do not have the format of our log.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(stdLogWriter{log})
 	cfg.LogWarnings(log)
@@ -114,8 +114,8 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	return c
 }
 
-// load returns the configuration from the file, the environment, the flags and the arguments. With an error, it also
-// returns the configuration if that could be read.
+// load returns the configuration from the file, the environment, the flags and the arguments. If the configuration can
+// be read but is invalid, load returns it together with the error.
 func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*config.Config, error) {
 	flags := c.Flags()
 	if f.stdio && flags.Changed("http") {
@@ -154,7 +154,7 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*config.Co
 	return l, err
 }
 
-// values returns the flags that were given, as settings, and which flag each setting comes from.
+// values returns the settings of the given flags by key, and by the same key the name of the flag.
 func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]string) {
 	values, names := clientcmd.LogValues(flags)
 	set := func(flag, key string, value any) {
@@ -176,8 +176,8 @@ func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]stri
 	return values, names
 }
 
-// isClientInput reports whether an MCP client seems to be at the other end of stdin: a pipe, a socket or a file. A
-// terminal is a person, and /dev/null is a service manager or a container runtime.
+// isClientInput reports whether stdin seems to come from an MCP client: it is a pipe, a socket or a file. A person uses
+// a terminal, and service managers and container runtimes use /dev/null.
 func isClientInput(stdin io.Reader) bool {
 	f, ok := stdin.(*os.File)
 	if !ok {

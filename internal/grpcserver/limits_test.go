@@ -32,7 +32,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// holding returns a Handler whose tools wait to be released, and signal their start.
+// holding returns a Handler whose tools send to begun when they start, and return when letGo is closed.
 func holding() (h bridge.Handler, begun, letGo chan struct{}) {
 	begun, letGo = make(chan struct{}, 20_000), make(chan struct{})
 	return tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -46,7 +46,8 @@ func holding() (h bridge.Handler, begun, letGo chan struct{}) {
 	}), begun, letGo
 }
 
-// filled returns a message of n bytes. It calls give with numbers that come closer.
+// filled returns a message whose encoding has n bytes. It calls give with the length of a text in the message, which it
+// corrects until the size is right.
 func filled[M proto.Message](n int, give func(n int) M) M {
 	put := n
 	for {
@@ -94,7 +95,7 @@ func TestMessagesAreLimited(t *testing.T) {
 	}
 }
 
-// The limit applies to the decompressed size. A decompression bomb is expanded up to the limit.
+// The limit applies to the decompressed size. A decompression bomb is expanded only up to the limit.
 func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const limit = 1 << 20
@@ -133,7 +134,7 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	}
 }
 
-// An event above the client's limit ends its call, with an error that it has started.
+// An event above the limit ends its call. The outcome is unknown, because the call has started.
 func TestEventsAreLimited(t *testing.T) {
 	const limit = 100_000
 	var event int
@@ -183,12 +184,12 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 	close(letGo)
 	wg.Wait()
-	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // the place is free again
+	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // there is a free slot again
 		t.Error(got)
 	}
 }
 
-// Listens count as streams together with those of other fronts, also for each caller.
+// Each Listen counts as a stream, toward the limit of all streams and toward the quota of its caller.
 func TestListensAreLimited(t *testing.T) {
 	ada := func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil }
 	for name, tt := range map[string]struct {
@@ -257,7 +258,7 @@ func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 	}
 }
 
-// The limit of resources in a Listen is that of a client's subscriptions.
+// A Listen subscribes to at most limits.Subscriptions resources.
 func TestSubscriptionsAreLimited(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
 	for n, want := range map[int]string{limits.Subscriptions: "", limits.Subscriptions + 1: "TOO_MANY not_executed"} {
@@ -273,8 +274,8 @@ func TestSubscriptionsAreLimited(t *testing.T) {
 	}
 }
 
-// The request of a Listen may have the size that is not counted as memory, so that open streams leave the memory to
-// calls.
+// The request of a Listen has at most limits.ListenRequest bytes. Requests up to that size do not count as memory, so
+// that open streams leave the memory to calls.
 func TestListenRequestsAreLimited(t *testing.T) {
 	const room = 512 << 10
 	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
@@ -316,7 +317,7 @@ func lasting() bridge.Handler {
 	})
 }
 
-// When memory is low, rejected calls get an error with the time for a retry.
+// When memory is low, calls are rejected with an error that has the delay for a retry.
 func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	for taken, refused := range map[int64]struct{ listen, call bool }{
 		919: {}, 920: {listen: true}, 921: {listen: true}, 969: {listen: true}, 970: {true, true}, 971: {true, true},
@@ -353,7 +354,7 @@ func TestLongRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// checkRefused checks that an error reports an overload and a retry time.
+// checkRefused checks that err reports an overload and the delay for a retry if refused, and otherwise that err is nil.
 func checkRefused(t *testing.T, err error, refused bool) {
 	t.Helper()
 	if !refused {
@@ -374,8 +375,8 @@ func checkRefused(t *testing.T, err error, refused bool) {
 	}
 }
 
-// If calls run on all connections of the limit, further ones are closed. Otherwise one without a call is closed for
-// them.
+// At the limit of connections, a new connection is closed if all others have calls in flight. Otherwise, one of those
+// without a call is closed instead.
 func TestConnectionsAreLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
@@ -412,7 +413,7 @@ func TestMetadataIsLimited(t *testing.T) {
 		return err
 	}
 	const limit = 64 << 10
-	var size int // of a call of that size, without the library's own memory
+	var size int // as the server counts it, of a call with that many bytes in a value
 	if _, err := fmt.Sscanf(status.Convert(with(limit)).Message(), "the call has %d bytes", &size); err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +431,7 @@ func TestMetadataIsLimited(t *testing.T) {
 	}
 }
 
-// A client that does not read blocks its own call, which stops emitting events, and no others.
+// A client that does not read blocks only its own call, which stops emitting events.
 func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	made := make(chan int, 1)
 	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
@@ -753,7 +754,7 @@ func TestOtherProtocolsAreRejected(t *testing.T) {
 	well(t, addr)
 }
 
-// Requests with JSON text nested beyond the limit are rejected, and not by a server with another limit.
+// Requests with JSON text nested beyond the limit are rejected. The limit is configurable.
 func TestJSONOfRequestsIsLimited(t *testing.T) {
 	for depth, o := range map[int]grpcserver.Options{20: {Limits: limits.Limits{JSONDepth: 20}}, 256: {}} {
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {

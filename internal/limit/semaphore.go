@@ -14,10 +14,11 @@ import (
 
 // A semaphore limits concurrent calls. Calls wait in the order of their arrival. It may be used concurrently.
 //
-// A queue absorbs bursts. A permanent queue only delays every call, because as many are rejected in the end. So
-// maxWait starts with the first call that has to wait, and after a rejection further calls wait for a twentieth of
-// it, which keeps all slots in use. This ends when no call was rejected for ten times maxWait. (CoDel works like this
-// for packets, but ends with an empty queue, which calls of equal duration cause again and again.)
+// A queue absorbs bursts. A permanent queue only delays every call, because as many are rejected in the end. So the
+// first call in the queue sets a deadline for all calls in it, after maxWait. After the deadline, a call waits for at
+// most a twentieth of maxWait, which keeps all slots in use. A call that finds the queue empty sets a new deadline, but
+// only if no call was rejected for ten times maxWait. (CoDel works like this for packets, but an empty queue is enough
+// for a new deadline. With calls of equal duration, the queue becomes empty again and again.)
 type semaphore struct {
 	limit   int
 	maxWait time.Duration // if negative, calls wait until their contexts end
@@ -26,7 +27,7 @@ type semaphore struct {
 	mu           sync.Mutex
 	inUse        int
 	waiting      list.List // of chan struct{}, closed when the call may run
-	waitingSince time.Time // start of maxWait
+	waitingSince time.Time // maxWait before the deadline of the queue
 	rejectedAt   time.Time
 }
 

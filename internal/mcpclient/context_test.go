@@ -57,7 +57,7 @@ func TestCallsLeakNothing(t *testing.T) {
 					}
 					p.end(x)
 				}
-				synctest.Wait() // streams end
+				synctest.Wait() // until the streams have ended
 				if n := parent.dependents.Load(); n != 0 {
 					t.Errorf("%q, mine %t: %d contexts are left after 100 calls", format, mine, n)
 				}
@@ -103,8 +103,8 @@ func TestNothingIsPostedAfterClose(t *testing.T) {
 	})
 }
 
-// answering returns a transport that responds to one request after another with the formatted ID, starting with the
-// first.
+// answering returns a transport that responds to the nth request with an empty result for the ID n, in the given
+// format.
 func answering(format string) http.RoundTripper {
 	var n atomic.Int64
 	return roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -12,10 +12,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// eras is the state of a modern server that may support the legacy era as well. Most SDKs support both eras, and not
-// all of them list both. A tool that sends a request to its client during a call works in the legacy era only, so
-// legacy callers are served in that era, by a Client of their own, the twin: a connection has one era (2026-07-28:
-// basic/versioning), and over stdio it is a process. The twin is created for the first legacy caller.
+// eras is the state of a modern server that may also support the legacy era. Most SDKs support both eras, but some of
+// them declare only one. A tool that sends a request to its client during a call works in the legacy era only, so
+// legacy callers are served in that era. A connection has one era (2026-07-28: basic/versioning), and over stdio it is
+// a process. So legacy callers have a Client of their own, the twin, which is created for the first of them.
 type eras struct {
 	mu      sync.Mutex
 	twin    *Client
@@ -101,7 +101,7 @@ func (c *Client) dropTwin(t *Client, l *connection, err error) (refused bool) {
 	return false
 }
 
-// endTwin ends the twin, if there is one: the server itself is a legacy server now.
+// endTwin ends the twin, if there is one, because the Client itself has connected in the legacy era.
 func (c *Client) endTwin() {
 	c.eras.mu.Lock()
 	defer c.eras.mu.Unlock()
@@ -119,6 +119,7 @@ func (c *Client) twinUnavailable(cause error) error {
 
 // listenToTwin reports the changes of the twin, and of later twins, until ctx ends.
 func (s *subscription) listenToTwin(ctx context.Context) {
+	// If the twin acknowledges late, the client receives its acknowledgment without the twin's changes.
 	defer time.AfterFunc(refreshTimeout, s.twin.Omit).Stop()
 	for ctx.Err() == nil {
 		t, created := s.c.currentTwin()
@@ -137,9 +138,9 @@ func (s *subscription) listenToTwin(ctx context.Context) {
 	}
 }
 
-// fromTwin handles an event of the twin. Two programs have separate lists and resources, so every change is reported.
-// An HTTP server reports the same changes in both eras: of those that both acknowledged, only the modern ones are
-// reported.
+// fromTwin handles an event of the twin. A program runs once for each era, and each process has lists and resources of
+// its own, so every change is reported. An HTTP server sends the same change in both eras: if the modern subscription
+// includes it, the one of the twin is dropped.
 func (s *subscription) fromTwin(event *pb.ListenResponse) {
 	if ack := event.GetAcknowledged(); ack != nil {
 		s.twin.Acknowledge(ack.GetNotifications())
@@ -159,14 +160,14 @@ func (c *Client) currentTwin() (*Client, <-chan struct{}) {
 	return c.eras.twin, c.eras.created
 }
 
-// twinOnly is a subscription to a server without subscriptions/listen in the modern era, so that only the twin reports
-// changes: it waits until the connection is lost.
+// twinOnly subscribes to a server that does not implement subscriptions/listen, so that only the twin reports changes.
+// It waits until the connection is lost.
 func (s *subscription) twinOnly(ctx context.Context, l *connection) error {
 	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}})
 	return l.awaitLoss(ctx)
 }
 
-// isUnimplemented reports whether the server lacks the method.
+// isUnimplemented reports whether err means that the server does not implement the method.
 func isUnimplemented(err error) bool {
 	return err != nil && bridge.AsError(err).Code == codes.Unimplemented
 }

@@ -23,20 +23,19 @@ import (
 //
 // The state is the progress of the exchange:
 //
-// idle -> inFlight <-> suspended      the server has sent a request, and the caller has yet to return with the response
-//
+//	idle -> inFlight <-> suspended
 //	        inFlight, suspended -> answered, answeredElsewhere, failed
-//	idle, inFlight, suspended -> abandoned      the call has ended without the response
+//	idle,   inFlight, suspended -> abandoned
 //
 // Whether the server may have executed the request does not follow from the state: see sending.
 type exchange struct {
 	taskUse
 	purpose
 	p *peer
-	// id is the request's id, a number, and its progress token.
+	// id is a number. It is the request's ID and its progress token.
 	id     string
 	method string
-	// body is the complete request, and header its headers (2026-07-28).
+	// body is the complete request, and header its HTTP headers (2026-07-28).
 	body   []byte
 	header [][2]string
 	// ctx ends when the response and its stream are no longer needed.
@@ -60,7 +59,7 @@ const (
 	idle              state = iota // the request was not passed to the transport
 	inFlight                       // the server has the request, or may have it
 	suspended                      // the server waits for a response of the caller
-	answered                       // the response arrived in the response to the POST, whose reader ends the context
+	answered                       // the response arrived in the HTTP response to the POST, whose reader ends ctx
 	answeredElsewhere              // the response arrived on another stream
 	failed                         // there will be no response
 	abandoned                      // the call ended without the response
@@ -87,15 +86,15 @@ type serverRequests struct {
 	requestCount int             // number of all requests
 }
 
-// An serverRequest is a request of the server during an exchange.
+// A serverRequest is a request of the server during an exchange.
 type serverRequest struct {
 	id   []byte
 	req  *pb.InputRequest
 	size int // in bytes
 }
 
-// A sending records whether a request was sent. The goroutine that sends it and the one that cancels it both change it:
-// the first change decides.
+// A sending records whether a request was sent. The goroutine that sends the request and the one that cancels it both
+// change the record: the first change decides.
 type sending struct{ stage atomic.Int32 }
 
 const (
@@ -120,21 +119,21 @@ func (s *sending) begin() bool {
 // end records that a request was sent.
 func (s *sending) end() { s.stage.Store(sent) }
 
-// markUnsent records that a request was sent only in part, which has no effect.
+// markUnsent records that a request was sent only in part, so that the server cannot execute it.
 func (s *sending) markUnsent() { s.stage.CompareAndSwap(beingSent, notSent) }
 
-// settle returns whether the server may have the complete request. If not, nothing more of it is sent.
+// settle reports whether the server may have the complete request. If not, begin returns false from then on.
 func (s *sending) settle() bool {
 	s.stage.CompareAndSwap(notSent, withheld)
 	return s.Load()
 }
 
-// put adds a message that did not arrive in the response to the POST of x. It does not wait for room, because other
-// exchanges use the same stream: it returns false if there is none. There is always room for the response. It also
+// put adds a message that did not arrive in the HTTP response to the POST of x. If there is no room, it returns false
+// instead of waiting, because other exchanges use the same stream. There is always room for the response. It also
 // returns false for a request that arrives after the end of the exchange.
 func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, answeredElsewhere) }
 
-// putOwn adds a message that arrived in the response to the POST of x. It waits for room.
+// putOwn adds a message that arrived in the HTTP response to the POST of x. It waits for room.
 func (x *exchange) putOwn(m *jsonrpc.Message) {
 	for !x.add(m, answered) {
 		select {
@@ -145,7 +144,7 @@ func (x *exchange) putOwn(m *jsonrpc.Message) {
 	}
 }
 
-// add adds a message to the inbox. A response changes the state to then.
+// add adds a message to the inbox, if there is room. If the message is the response, the new state is the given one.
 func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -165,8 +164,9 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	return true
 }
 
-// retainedCopy returns the retained parts of a message that is not a response, as copies: the text of the message may
-// be far longer. Meta is not kept because it is a part of Params, and the message is already assigned to its call.
+// retainedCopy copies the parts of a message that are needed later, so that its text, which may be far longer, does not
+// stay in memory. The message is not a response. Meta is not copied because it is a part of Params, and the message is
+// already assigned to its call.
 func retainedCopy(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.Message{ID: bytes.Clone(m.ID), Method: m.Method, Params: bytes.Clone(m.Params)}
 }
@@ -279,11 +279,12 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 	return nil, err
 }
 
-// errBehind ends a subscription that missed a change. Its next Listen reports that everything may have changed.
+// errBehind ends a subscription that missed a change. The subscriber's next Listen reports that everything may have
+// changed.
 var errBehind = fmt.Errorf("the subscriber is %d changes behind, or %d bytes of them", limits.PendingChanges,
 	limits.PendingChangesBytes)
 
-// isRefusal reports whether the server ended an exchange without a response, by a status or an invalid message.
+// isRefusal reports whether the server ended an exchange without a response, by an HTTP status or an invalid message.
 func isRefusal(err error) bool {
 	l, isLost := errors.AsType[*lost](err)
 	return err != nil && (!isLost || l.answered && !l.gateway || l.refused)

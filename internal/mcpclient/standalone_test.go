@@ -172,7 +172,7 @@ func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 		case m.Method == "tools/call":
 			open = string(m.ID)
 			say(strings.ReplaceAll(question, "ID?", "one"), strings.ReplaceAll(question, "ID?", "two"),
-				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u006fne"}}`) // the same ID
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u006fne"}}`) // ID "one"
 		case m.IsResponse():
 			answered <- string(m.ID)
 			say(strings.Replace(said1, "ID", open, 1))
@@ -229,7 +229,7 @@ func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 			if got := said(t, c, toolCall(name, `{}`)); got != "hello" {
 				t.Errorf("%s: got %s", name, got)
 			}
-			time.Sleep(time.Minute) //nolint:forbidigo // by the bubble's clock: until it is there again
+			time.Sleep(time.Minute) //nolint:forbidigo // by the clock of synctest: until the program has restarted
 		}
 		if n := s.starts.Load(); n != 4 || discovers != 1 {
 			t.Errorf("got %d starts and %d server/discover requests, want 4 and 1", n, discovers)

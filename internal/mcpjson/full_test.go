@@ -5,7 +5,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// full fills every field of a message that has a member, and returns it. Lists get two elements.
+// full fills every field of m that has a JSON member, and returns m. Lists get two elements.
 func full(m proto.Message) proto.Message {
 	fill(m.ProtoReflect(), 0)
 	return m
@@ -19,7 +19,7 @@ func fill(m protoreflect.Message, depth int) {
 			continue
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() && m.WhichOneof(o) != nil {
-			continue // the first alternative of each
+			continue // each oneof gets its first alternative
 		}
 		if depth > 6 && fd.Message() != nil && fd.IsList() {
 			continue
@@ -43,7 +43,7 @@ func fill(m protoreflect.Message, depth int) {
 				if fd.Message() != nil {
 					fill(v.Message(), depth+1)
 					if key := fd.Message().Fields().ByName("key"); key != nil {
-						// in an order that sorting changes
+						// not in sorted order
 						v.Message().Set(key, protoreflect.ValueOfString([]string{"b", "a"}[i]))
 					}
 				} else {
@@ -59,7 +59,7 @@ func fill(m protoreflect.Message, depth int) {
 	}
 }
 
-// some returns a value that any field of the kind can have.
+// some returns a valid value for a field.
 func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	r := rowOf(fd)
 	switch fd.Kind() {

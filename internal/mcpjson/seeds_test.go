@@ -9,8 +9,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// The examples in the pages of older revisions, each with the method it belongs to. One is left out: an early draft had
-// an action "reject", and no revision does.
+// The examples in the pages of older revisions do not change when they are decoded and encoded. One example is left
+// out, because its action "reject" is from an early draft, and no revision has it.
 func TestExamplesOfOlderRevisionsRoundTrip(t *testing.T) {
 	for rev, n := range map[bridge.Revision]int{
 		bridge.Rev20241105: 35, bridge.Rev20250618: 15,

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	if flag.Lookup("test.fuzz").Value.String() != "" { // fuzzing launches no plugins, in many processes
+	if flag.Lookup("test.fuzz").Value.String() != "" { // fuzzing runs this in many processes, and launches no plugins
 		os.Exit(m.Run())
 	}
 	dir, err := os.MkdirTemp("", "plugins")
@@ -70,7 +70,8 @@ type running struct {
 	stop func() error // ends Run and returns its error
 }
 
-// run runs the plugin that o describes until the end of the test, and checks that it leaves nothing behind.
+// run runs the plugin that o describes until the end of the test, and checks that it leaves no goroutines and no open
+// files behind. The functions in set change its intervals.
 func run(t *testing.T, o Options, set ...func(*intervals)) *running {
 	t.Helper()
 	if len(o.Command) > 0 {
@@ -115,8 +116,8 @@ func run(t *testing.T, o Options, set ...func(*intervals)) *running {
 	return r
 }
 
-// backends counts the running backends, and opened is the files that this process had open before the first. A running
-// backend opens and closes files (health checks, new connections), so they are compared when none runs.
+// backends counts the running backends, and opened counts the files that this process had open before the first one
+// started. Health checks and new connections open and close files, so they are compared when no backend is running.
 var (
 	backends atomic.Int32
 	opened   map[string]int
@@ -132,7 +133,7 @@ func checkFiles(t *testing.T, before map[string]int) {
 	}
 }
 
-// files returns the number of open files of each kind: paths, and socket, pipe etc. without their numbers.
+// files returns the number of open files by path, and by kind for those without a path, such as sockets and pipes.
 func files(t *testing.T) map[string]int {
 	t.Helper()
 	list, _ := os.ReadDir("/proc/self/fd") // not every system has /proc
@@ -158,7 +159,7 @@ func (r *running) ready(t *testing.T) *running {
 	return r
 }
 
-// pid returns the process of the backend.
+// pid returns the process ID of the backend, which it reports as its version.
 func (r *running) pid(t *testing.T) int {
 	t.Helper()
 	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, nil)

@@ -77,7 +77,8 @@ var intervals = Intervals{
 	Shortage: time.Second, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
 }
 
-// supervised runs a backend within a bubble of synctest until the bubble's end.
+// supervised runs a Supervisor of f until the end of the test. The returned function stops it, and returns the error
+// of Run.
 func supervised(t *testing.T, f *fake, program bool) (*Supervisor[*conn], func() error) {
 	t.Helper()
 	i := intervals
@@ -93,11 +94,11 @@ func supervised(t *testing.T, f *fake, program bool) (*Supervisor[*conn], func()
 
 func outcomeOf(err error) bridge.Outcome { return bridge.AsError(err).Outcome }
 
-// The delivery law: which calls are sent again, and the outcome that callers get of those that are not.
+// The delivery law decides which calls are sent again, and which outcome the error of a failed call has.
 func TestDeliveryLaw(t *testing.T) {
 	t.Parallel()
 	const (
-		executed = "" // the backend answered
+		executed = "" // the call has no error
 		unknown  = bridge.OutcomeUnknown
 		not      = bridge.OutcomeNotExecuted
 	)
@@ -108,9 +109,9 @@ func TestDeliveryLaw(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		call     *bridge.Call
-		outcomes outcomes // of the attempts, the last of which is repeated
+		outcomes outcomes // of the attempts; the last one also of all further attempts
 		shown    bool
-		spent    bool // of the budget of retries
+		spent    bool // the retry budget is exhausted
 		attempts int
 		want     bridge.Outcome
 	}{
@@ -230,7 +231,7 @@ func TestCallsWaitForAConnection(t *testing.T) {
 			f.connects <- nil
 			synctest.Wait()
 			close(s.Live().gone)
-			time.Sleep(time.Minute) //nolint:forbidigo // of synctest
+			time.Sleep(time.Minute) //nolint:forbidigo // by the clock of synctest
 		}, 0, 0, "was lost and does not answer again yet"},
 		{"an unreachable address: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.unreachable = true

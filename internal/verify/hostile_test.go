@@ -38,8 +38,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// modeKey is the environment variable that makes the test binary a backend with a defect. "sound" means none; "an
-// array" and "anything" are valid output schemas.
+// modeKey is the environment variable that makes the test binary a backend. Its value is the backend's defect. "sound"
+// means none, and "an array" and "anything" are valid output schemas.
 const modeKey = "VERIFY_TEST_MODE"
 
 // A hostile is a backend with one defect, written without an SDK.
@@ -51,7 +51,7 @@ type hostile struct {
 	stopped chan struct{} // closed by Shutdown
 }
 
-// crash kills the process in a mode.
+// crash kills the process if its mode is the given one.
 func (h *hostile) crash(mode string) {
 	if h.is(mode) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -124,7 +124,7 @@ func (h *hostile) run() int {
 	}
 }
 
-// tls returns the TLS configuration for the host, and the certificate for the handshake.
+// tls returns the TLS configuration for connections of the bridge, and the certificate for the handshake.
 func (h *hostile) tls() (*tls.Config, string, error) {
 	client := os.Getenv("PLUGIN_CLIENT_CERT")
 	if client == "" && !h.is("always a certificate") || h.is("no TLS") {
@@ -265,7 +265,7 @@ func (h *hostile) drain(l net.Listener) int {
 	return 0
 }
 
-// handle is the kit's handler with a defect.
+// handle calls the inner Handler and adds a defect.
 func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	n := h.calls.Add(1)
 	if r, ok := call.Request.(*pb.CallToolRequest); ok {
@@ -278,7 +278,7 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		(h.is("any cursor") || h.is("ever more pages") || h.is("huge list")) {
 		call = &bridge.Call{Method: call.Method, Request: &pb.ListToolsRequest{}}
 	}
-	// Fronts do the following for the kit's handler.
+	// The inner Handler relies on the following checks, which a front performs in the bridge.
 	page, ok := call.Request.(interface{ GetCursor() string })
 	if ok && page.GetCursor() != "" && call.Method != bridge.ListTools {
 		return nil, bridge.Errorf(codes.InvalidArgument, "unknown cursor %q", page.GetCursor())
@@ -386,7 +386,7 @@ func (h *hostile) listening(ctx context.Context, call *bridge.Call, r *pb.Listen
 		}
 		return h.inner.Handle(ctx, call, emit)
 	}
-	// The kit's handler sends all changes, which fronts filter. A backend filters them itself.
+	// The inner Handler sends all changes, and a front in the bridge filters them. A backend must filter them itself.
 	return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		f := r.GetNotifications()
 		updated := e.Change.GetResourceUpdated()

@@ -28,7 +28,7 @@ const (
 	typeIDJAG     = "urn:ietf:params:oauth:token-type:id-jag"         //nolint:gosec // a name
 )
 
-// useIDP obtains assertions from p.
+// useIDP configures t to obtain assertions from p.
 func (t *Transport) useIDP(p *IDP) error {
 	u, err := url.Parse(p.TokenEndpoint)
 	if err != nil || p.ClientID == "" || p.IDToken == nil {
