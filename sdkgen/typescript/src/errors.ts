@@ -14,7 +14,7 @@ export class DefinitionError extends TypeError {
 }
 
 /**
- * The tool failed; the model reads the message. Other errors do the same, but their stacks are logged too.
+ * The tool failed; the model reads the message. Other errors have the same effect, but their stacks are logged too.
  *
  * Resources and prompts have no error results: the client receives a JSON-RPC error instead.
  */
@@ -22,7 +22,7 @@ export class ToolError extends Error {
   override name = "ToolError";
 }
 
-/** The resource or the object that a prompt's arguments name does not exist. */
+/** The resource does not exist, or a prompt's arguments refer to an object that does not exist. */
 export class NotFound extends ToolError {
   override name = "NotFound";
 }
@@ -43,8 +43,8 @@ export class McpError extends Error {
 /**
  * The user must visit a web page first: `throw new VisitRequired("Sign in", url)`. The client then calls again.
  *
- * App.notifyVisited, with the same id, notifies the client that the user has completed the page. To ask and continue
- * the call, use ctx.elicitUrl.
+ * App.notifyVisited, with the same id, notifies the client that the user has finished on the page. To continue the same
+ * call after the visit, use ctx.elicitUrl.
  */
 export class VisitRequired extends McpError {
   override name = "VisitRequired";
@@ -57,12 +57,12 @@ export class VisitRequired extends McpError {
   }
 }
 
-/** The client does not support the request. If uncaught, the model is asked to ask the user itself. */
+/** The client does not support the request. If uncaught, its message instructs the model to ask the user itself. */
 export class Unsupported extends ToolError {
   override name = "Unsupported";
 }
 
-/** The tool used the answer to a question that the user declined or canceled. */
+/** The tool read the content of an answer, although the user declined or canceled the question. */
 export class NotAccepted extends ToolError {
   override name = "NotAccepted";
 }
@@ -83,10 +83,10 @@ export class InvalidAnswer extends ToolError {
 }
 
 /**
- * Unwinds a handler that asked a question without an answer. It runs again once the answer has arrived.
+ * Unwinds a handler whose question has no answer yet. The handler runs again once the answer has arrived.
  *
- * It is not an Error, so that a handler's `catch` can distinguish it. Catching it has no effect: the Context records
- * the end of the round.
+ * RoundEnd is not an Error, so that a handler's `catch` can distinguish it. A `catch` has no effect: the Context
+ * records the end of the round.
  */
 export class RoundEnd {
   toString(): string {
@@ -96,7 +96,6 @@ export class RoundEnd {
 
 // Source locations.
 
-// The directory of the SDK.
 const SDK_DIRECTORY = fileURLToPath(new URL(".", import.meta.url));
 
 /** Returns the first frame outside of the SDK, libraries and Node in a stack: `tools.ts:12`. */
@@ -110,7 +109,7 @@ export function lineOf(stack: string | undefined): string | undefined {
   return undefined;
 }
 
-/** Returns the line of the call to the SDK. */
+/** Returns the line of the app that called the SDK. */
 export function callerLine(): string {
   return lineOf(new Error().stack) ?? "(unknown line)";
 }
