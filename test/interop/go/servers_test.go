@@ -304,3 +304,19 @@ func contains(t *testing.T, text, part string) {
 func (v *visitor) canBeAsked(needs string) bool {
 	return needs != "choices" || v.session.InitializeResult().ProtocolVersion >= "2025-11-25"
 }
+
+// A tool that runs as a task only can be called by clients without tasks, in every revision.
+func TestToolThatRequiresTask(t *testing.T) {
+	program, err := filepath.Abs("../servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := listening(t, bridgeRun(t, "--http", "127.0.0.1:0", "--mcp", "--", "node", program))
+	for _, r := range revisions {
+		t.Run(r.revision, func(t *testing.T) {
+			v := connect(t, r.revision, &mcp.StreamableClientTransport{Endpoint: url})
+			res := v.call(t, "simulate-research-query", map[string]any{"topic": "tides", "ambiguous": false})
+			contains(t, said(res), "# Research Report: tides")
+		})
+	}
+}
