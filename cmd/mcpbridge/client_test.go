@@ -574,7 +574,8 @@ func TestHintsNeverSuggestRepeatingAnExecutedCall(t *testing.T) {
 	_, shop := startShop(t)
 	got := runCommand(t, "", "call", shop, "sell")
 	if !strings.Contains(got.stderr, "the till is stuck") ||
-		!strings.Contains(got.stderr, "look before calling it again") || strings.Contains(got.stderr, "try again") {
+		!strings.Contains(got.stderr, "check its effect before you call it again") ||
+		strings.Contains(got.stderr, "try again") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -609,7 +610,7 @@ func TestServerAtAnotherPath(t *testing.T) {
 func TestExitedProgramErrorHasAFix(t *testing.T) {
 	for script, want := range map[string]string{
 		"exit 3":                           "run the command by itself",
-		"echo tools.py:3: bad >&2; exit 3": `correct what it printed last on standard error;\nif it is a backend of mcpbridge: add --plugin`,
+		"echo tools.py:3: bad >&2; exit 3": `correct the error that it printed last on standard error;\nif it is a backend of mcpbridge: add --plugin`,
 		"echo starting >&2":                "it must call the SDK's run",
 	} {
 		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != problem.ExitPlugin ||
@@ -673,7 +674,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	for uri, want := range map[string]string{
 		"shop://sing":               "did you mean shop://sign?",
 		"sign":                      "write its URI: shop://sign",
-		"shop://no-such-shelf-here": "it has to be of shop://{shelf}",
+		"shop://no-such-shelf-here": "it must match shop://{shelf}",
 		"x://nothing/of/the/shop":   "`mcpbridge list` shows what there is to read",
 	} {
 		if got := runCommand(t, "", "read", shop, uri); got.code != problem.ExitTool ||
@@ -729,7 +730,7 @@ func TestServersWithoutCompletion(t *testing.T) {
 		}))
 		t.Cleanup(s.Close)
 		got := runCommand(t, "", "complete", s.URL, "haggle", "price=1")
-		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server completes no arguments") ||
+		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server does not support completion") ||
 			!strings.Contains(got.stderr, "mcpbridge describe") {
 			t.Errorf("%s: got %+v", rev, got)
 		}
@@ -880,7 +881,7 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if got := survey("Ada", "36", "no", "maybe", "maybe"); got.stdout != "Ada is 36: false, 1\n" ||
-		!strings.Contains(got.stderr, "--answer value is given 5 times, and 3 of them were asked for") {
+		!strings.Contains(got.stderr, "--answer value is given 5 times, and 3 of them were used") {
 		t.Errorf("with unused answers: got %+v", got)
 	}
 	// The last answer is used for all remaining forms.
@@ -1184,7 +1185,7 @@ func TestWebPageOnATerminal(t *testing.T) {
 	_, shop := startShop(t)
 	x := openTerminal(t, "call", shop, "visit")
 	x.expect("https://pay.example.com/1")
-	x.expect("It is of pay.example.com.")
+	x.expect("Its host is pay.example.com.")
 	x.write("yes\n")
 	x.expect("accept")
 	x.wait()
@@ -1345,7 +1346,7 @@ func TestLimitsOfAClient(t *testing.T) {
 	s, shop := startShop(t)
 	s.endless = true
 	if got := runCommand(t, "", "list", shop); got.code != problem.ExitOK ||
-		!strings.Contains(got.stderr, "prompts/list does not end") {
+		!strings.Contains(got.stderr, "prompts/list has too many pages") {
 		t.Errorf("got %+v", got)
 	}
 	digits := "n=1" + strings.Repeat("0", 10_000)
@@ -1654,7 +1655,7 @@ func TestServerThatRequiresAToken(t *testing.T) {
 	}
 
 	// If the server rejects a token, the error does not suggest passing a token.
-	const passed, bare = "that was passed was refused", "a token is written"
+	const passed, bare = "rejected the Authorization header", "a token is written"
 	wrong := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: wrong}}}]")
 	for _, c := range []struct {
 		args []string

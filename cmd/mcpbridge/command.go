@@ -173,7 +173,7 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 			fix = "flags of the backend's command go after --: " + c.CommandPath() + " -- python3 tools.py --its-flag"
 		}
 		if arg := p.suggestedArgument(c, unknown.GetSpecifiedName()); arg != "" {
-			fix = "an argument of what is called has no dashes: " + arg
+			fix = "an argument of a tool or prompt has no dashes: " + arg
 			if guess := problem.Nearest(name, known); guess != "" {
 				fix += "\nif it is a flag: did you mean --" + guess + "?"
 			}
@@ -211,7 +211,7 @@ func (p *Program) suggestedArgument(c *cobra.Command, name string) string {
 func (p *Program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, and the revisions of MCP that it speaks",
+		Short: "Print the version, and the supported revisions of MCP",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return problem.Usage(args[0], "leave it out", "version takes no argument")

@@ -72,7 +72,7 @@ func TestPlaintextIsAllowedByFlag(t *testing.T) {
 	for _, args := range [][]string{{"list"}, {"run", "--stdio"}, {"verify"}} {
 		got := runCommand(t, "", append(args, other)...)
 		if got.code != problem.ExitConfig || !strings.Contains(got.stderr, "nothing protects") ||
-			!strings.Contains(got.stderr, "say --plaintext") {
+			!strings.Contains(got.stderr, "add --plaintext") {
 			t.Errorf("%v: %d %s", args, got.code, got.stderr)
 		}
 		got = runCommand(t, "", append(args, "--plaintext", other)...)
@@ -138,7 +138,7 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 		{ln, "{ca: cert.pem}", problem.ExitUnreachable, "certificate required"},
 		{ln, "{ca: other/cert.pem, cert: cert.pem, key: key.pem}", problem.ExitUnreachable, "unknown authority"},
 		{ln, "{cert: cert.pem, key: key.pem}", problem.ExitUnreachable, "unknown authority"},
-		{plain, "{ca: cert.pem}", problem.ExitUnreachable, "does not speak TLS"},
+		{plain, "{ca: cert.pem}", problem.ExitUnreachable, "does not use TLS"},
 		{ln, "{ca: nowhere.pem}", problem.ExitConfig, filepath.Join(dir, "nowhere.pem")},
 	} {
 		t.Run(c.tls, func(t *testing.T) {

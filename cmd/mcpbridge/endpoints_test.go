@@ -378,7 +378,7 @@ func TestUnusableListenAddress(t *testing.T) {
 	port = strings.TrimPrefix(port, "tcp:")
 	for addr, want := range map[string]string{
 		socket: "choose another path: --grpc unix:///path/to.sock",
-		port:   "choose another port: --grpc 127.0.0.1:0 takes any free one",
+		port:   "choose another port: --grpc 127.0.0.1:0 selects a free one",
 	} {
 		got := runCommand(t, "", "run", "--grpc", addr, "--", echoGo(t))
 		if got.code != problem.ExitConfig || got.errorCode(t) != "port_in_use" || !strings.Contains(got.stderr, want) {

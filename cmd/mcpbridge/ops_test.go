@@ -104,7 +104,7 @@ func TestRepeatedPanicsMakeTheBridgeNotReady(t *testing.T) {
 			t.Fatalf("call %d: %s %v", n, said, err)
 		}
 		status, said := probe(t, r, "/readyz", "")
-		if status != want || status == 503 && !strings.Contains(said, "panics again and again") {
+		if status != want || status == 503 && !strings.Contains(said, "panics repeatedly") {
 			t.Errorf("after %d panics: %d %s", n+1, status, said)
 		}
 	}

@@ -73,7 +73,7 @@ Without any of these, all of ./mcpbridge.yaml is served, merged into one.
 Without --http, --grpc and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
 when an MCP client starts mcpbridge, and HTTP on 127.0.0.1:8080 otherwise.
 
-Exit codes: 0 all is well, 1 a wrong command line or an unexpected error, 6 a wrong configuration,
+Exit codes: 0 success, 1 a wrong command line or an unexpected error, 6 a wrong configuration,
 7 the backend did not start, 130 interrupted twice.`
 
 const runExamples = `  mcpbridge run -- python3 tools.py
@@ -109,7 +109,7 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "let pages of this web `ORIGIN` call (repeatable)")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "let clients use this `HOST` name (repeatable)")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow an --http or --grpc address that other machines reach")
-	flags.DurationVar(&f.drainPeriod, "drain", 30*time.Second, "how long calls may go on after the first signal")
+	flags.DurationVar(&f.drainPeriod, "drain", 30*time.Second, "how long calls may continue after the first signal")
 	f.Add(flags)
 	return c
 }

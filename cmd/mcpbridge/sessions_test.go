@@ -122,7 +122,7 @@ func TestStateLifetime(t *testing.T) {
 	if err != nil || res.GetInputRequired() == nil {
 		t.Fatalf("%v %v", res, err)
 	}
-	r.awaitLog(t, "a call waited too long for its caller to answer")
+	r.awaitLog(t, "canceled a call whose caller did not send the input responses in time")
 	// the request state was made a moment later and expires later
 	for err == nil || strings.Contains(err.Error(), "the state is not known") {
 		if _, err = call(t.Context(), res.GetInputRequired()); status.Code(err) != codes.InvalidArgument {

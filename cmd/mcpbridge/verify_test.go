@@ -66,7 +66,7 @@ func TestVerifyReport(t *testing.T) {
 				"skipped, because they need the kit's tools: cancel (see docs/verify.md)\n",
 				"3 checks: 1 passed, 1 failed, 1 skipped\n",
 			},
-			[]string{"the backend does not keep the contract: bad-cursor"},
+			[]string{"the backend violates the contract: bad-cursor"},
 		},
 		{
 			"it does not start",

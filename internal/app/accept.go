@@ -27,7 +27,7 @@ func (l retryingListener) Accept() (net.Conn, error) {
 		}
 		if !logged {
 			logged = true
-			l.log.Warn().Err(err).Str("fix", child.MoreFilesFix).Msg("there are no descriptors left for connections")
+			l.log.Warn().Err(err).Str("fix", child.MoreFilesFix).Msg("no file descriptors are left for new connections")
 		}
 		<-time.After(acceptRetryDelay) // the system does not notify of free descriptors
 	}

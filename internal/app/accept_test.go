@@ -38,7 +38,7 @@ func TestAcceptResumesWhenDescriptorsAreFree(t *testing.T) {
 		if late := time.Since(until); late > 100*time.Millisecond {
 			t.Errorf("accepted %v after there are descriptors", late)
 		}
-		if n := strings.Count(log.String(), "no descriptors left"); n != 1 ||
+		if n := strings.Count(log.String(), "no file descriptors are left"); n != 1 ||
 			!strings.Contains(log.String(), "ulimit -n") {
 			t.Errorf("the log: %s", log.String())
 		}

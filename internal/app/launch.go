@@ -38,7 +38,7 @@ func checkCommand(l *config.Launch, where string) error {
 		}
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			dir, _ := filepath.Abs(filepath.Dir(file)) // for display only
-			return fail("it was looked for in "+dir, scriptFix(file), "there is no file %s", script)
+			return fail("searched in "+dir, scriptFix(file), "there is no file %s", script)
 		}
 	}
 	name := l.Command[0]
@@ -61,7 +61,7 @@ func checkCommand(l *config.Launch, where string) error {
 		if strings.Contains(name, " ") {
 			fix = splitWordsFix
 		}
-		return fail("it was looked for in "+dir, fix, "command %q is not found", name)
+		return fail("searched in "+dir, fix, "command %q is not found", name)
 	case err != nil:
 		return fail(err.Error(), "check the path", "command %q cannot be used", name)
 	case info.IsDir():
@@ -125,10 +125,10 @@ func notFoundFix(name string) string {
 }
 
 // fixOutput is the fix for a program that has printed its error.
-const fixOutput = "correct what it printed last on standard error"
+const fixOutput = "correct the error that it printed last on standard error"
 
 // splitWordsFix is the fix for a whole command line in place of a program's name.
-const splitWordsFix = "write the program and each of its arguments by itself: command: [python3, tools.py], or in " +
+const splitWordsFix = "write the program and each argument as a separate word: command: [python3, tools.py], or in " +
 	"the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
 
 // startProblem returns the problem of a backend that did not start or cannot be reached.
@@ -186,7 +186,7 @@ func (b *backend) mcpServerFix() string {
 	if b.cfg.HasFile() {
 		return "write mcp instead of launch"
 	}
-	return "say --mcp"
+	return "add --mcp"
 }
 
 // missingModule matches the error of Python for a module that is not installed.

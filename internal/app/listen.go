@@ -107,16 +107,16 @@ func listenProblem(addr, where, flag string, err error) error {
 			p.Fix = "end that process, or choose another path: " + flag + " unix:///path/to.sock"
 		} else if host, _, err := net.SplitHostPort(at); err == nil {
 			p.Fix = "end that process, or choose another port: " + flag + " " + net.JoinHostPort(host, "0") +
-				" takes any free one"
+				" selects a free one"
 		}
 	case errors.Is(err, syscall.EACCES) && network == "unix":
-		p.Why = "this user may not make files in " + filepath.Dir(at)
-		p.Fix = "choose a path in a directory in which this user may write"
+		p.Why = "this user cannot create files in " + filepath.Dir(at)
+		p.Fix = "choose a path in a directory that this user can write to"
 	case errors.Is(err, syscall.EACCES):
-		p.Why = "ports below 1024 are kept for the administrator"
+		p.Why = "ports below 1024 are reserved for the administrator"
 		p.Fix = "choose a port above 1023"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		p.Why = "this machine does not have that address"
+		p.Why = "no network interface of this machine has that address"
 		p.Fix = "use 127.0.0.1"
 	}
 	return p

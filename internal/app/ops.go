@@ -61,7 +61,7 @@ func (o *probeServer) run(ctx context.Context) {
 	}
 	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe in progress receives the final state
 	if err := o.srv.Serve(o.port.Listener(o.app.ops)); ctx.Err() == nil {
-		o.app.Log.Error().Err(err).Msg("serving probes ended")
+		o.app.Log.Error().Err(err).Msg("the probe server failed")
 	}
 }
 
@@ -87,7 +87,7 @@ func (o *probeServer) respond(w http.ResponseWriter, healthy bool) {
 		case o.app.lifecycle.Phase() >= lifecycle.LameDuck:
 			h.Status = "ending"
 		case o.app.panics.Degraded() != "":
-			h.Status = "panics again and again: see the log"
+			h.Status = "panics repeatedly: see the log"
 		}
 	}
 	for _, b := range o.app.backends {

@@ -33,7 +33,7 @@ func (b *backend) awaitReady(ctx context.Context) error {
 	unreachable := func(why, fix string, err error) error {
 		return &problem.Error{
 			Exit: problem.ExitUnreachable, Code: "unreachable",
-			What:  fmt.Sprintf("nothing that can be talked to answers at %s", b.Text()),
+			What:  fmt.Sprintf("no backend responds at %s", b.Text()),
 			Where: b.cfg.Where(b.configKey + "." + b.AddressKey()), Why: why, Fix: fix, Cause: err,
 		}
 	}
@@ -98,12 +98,12 @@ func (b *backend) authFix() string {
 	m := b.MCP
 	switch {
 	case b.Command() != nil:
-		return "give it its credentials: --pass-env NAME, or --env NAME=VALUE"
+		return "pass its credentials: --pass-env NAME, or --env NAME=VALUE"
 	case m == nil:
 		return "request access from the operator of the backend"
 	case config.HasHeader(m.Headers, "Authorization"), m.Auth != nil && m.Auth.Bearer != "":
-		fix := "the Authorization that was passed was refused: it may be mistyped, expired, for another server, or " +
-			"not enough"
+		fix := "the server rejected the Authorization header: it may be mistyped, expired, for another server, or " +
+			"lack a scope"
 		for name, value := range m.Headers {
 			if strings.EqualFold(name, "Authorization") && !strings.Contains(value, " ") {
 				return fix + "\na token is written 'Authorization: Bearer TOKEN'"
@@ -151,7 +151,7 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 			p.Exit = problem.ExitTimeout
 		}
 		if unknown {
-			p.Fix = "it may have been executed: look before calling it again"
+			p.Fix = "it may have been executed: check its effect before you call it again"
 		}
 	}
 	return p
@@ -163,36 +163,36 @@ func (b *backend) diagnose(ctx context.Context) (why, fix string) {
 		return "it does not respond yet", "see its log"
 	}
 	why, fix = b.explainDialError(b.dialOnce(ctx))
-	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is there")
+	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is available")
 }
 
 // explainDialError returns why a backend does not respond at its address, given the error of dialOnce, and the fix. The
 // fix is empty if it is to start the backend.
 func (b *backend) explainDialError(err error) (why, fix string) {
 	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "the backend's certificate is not believed: " + unverified.Err.Error(),
+		return "the backend's certificate is not trusted: " + unverified.Err.Error(),
 			"set `tls` of the backend: its certificate authority (ca), or its name in the certificate (serverName)"
 	}
 	if alert, ok := errors.AsType[tls.AlertError](err); ok {
 		return "the backend refuses the connection: " + alert.Error(),
-			"name in `tls` of the backend a certificate that it takes (cert, key)"
+			"set `tls` of the backend to a certificate that it accepts (cert, key)"
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return "what listens there does not speak TLS", "have it speak TLS, or leave `tls` of the backend out"
+		return "the server at this address does not use TLS", "enable TLS in the server, or remove `tls` of the backend"
 	}
 	switch {
 	case err == nil:
-		why = "something listens there, but it does not answer gRPC"
+		why = "a server listens there, but it does not respond to gRPC"
 		if b.TLS == nil {
 			why += " without TLS"
 		}
-		return why + ", or responds NOT_SERVING", "look at the backend's log; it must serve mcpbridge.v1"
+		return why + ", or responds NOT_SERVING", "see the backend's log; it must serve mcpbridge.v1"
 	case errors.Is(err, fs.ErrNotExist):
 		return "there is no such file: " + strings.TrimPrefix(strings.TrimPrefix(b.Dial, "unix:"), "//"), ""
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused: nothing listens there", ""
 	case errors.Is(err, fs.ErrPermission):
-		return "permission denied: " + b.Dial, "let this user read and write the socket"
+		return "permission denied: " + b.Dial, "allow this user to read and write the socket"
 	}
 	return problem.Cause(err).Error(), ""
 }

@@ -140,7 +140,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 // in flight, for serve.drain in all. A panic in one phase does not prevent the next one.
 func (a *App) drain(now context.Context, fronts []front) {
 	a.Log.Info().Int("calls", a.lifecycle.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
-		Msg("draining; a second signal ends it now")
+		Msg("draining; a second signal exits at once")
 	phase := func(name string, do func()) {
 		defer a.panics.Recover(name, nil)
 		do()

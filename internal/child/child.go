@@ -234,7 +234,7 @@ type NotFoundError struct {
 }
 
 // MoreFilesFix is the fix for OutOfFiles.
-const MoreFilesFix = "let mcpbridge have more files open (ulimit -n, LimitNOFILE); it tries again meanwhile"
+const MoreFilesFix = "raise the limit of open files of mcpbridge (ulimit -n, LimitNOFILE); it retries"
 
 // OutOfFiles reports whether the process or the system has no file descriptors left.
 func OutOfFiles(err error) bool {
@@ -252,21 +252,21 @@ type Shortage struct {
 var shortages = []Shortage{
 	{"file descriptors", MoreFilesFix, []syscall.Errno{syscall.EMFILE, syscall.ENFILE}},
 	{
-		"disk space", "free space or inodes for temporary files (TMPDIR); mcpbridge tries again meanwhile",
+		"disk space", "free space or inodes for temporary files (TMPDIR); mcpbridge retries",
 		[]syscall.Errno{syscall.ENOSPC},
 	},
 	{
 		"disk quota",
-		"free space or inodes for temporary files (TMPDIR), or raise the quota; mcpbridge tries again meanwhile",
+		"free space or inodes for temporary files (TMPDIR), or raise the quota; mcpbridge retries",
 		[]syscall.Errno{syscall.EDQUOT},
 	},
 	{
-		"memory", "give the machine or the container more memory; mcpbridge tries again meanwhile",
+		"memory", "give the machine or the container more memory; mcpbridge retries",
 		[]syscall.Errno{syscall.ENOMEM},
 	},
 	{
 		"processes",
-		"allow the user or container more processes (ulimit -u, TasksMax, pids.max); mcpbridge tries again meanwhile",
+		"allow the user or container more processes (ulimit -u, TasksMax, pids.max); mcpbridge retries",
 		[]syscall.Errno{syscall.EAGAIN},
 	},
 }

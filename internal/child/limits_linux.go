@@ -48,7 +48,7 @@ const (
 	removeTimeout = time.Second
 )
 
-const limitFix = "have mcpbridge run where it may make control groups " +
+const limitFix = "run mcpbridge where it may create control groups " +
 	"(a systemd unit with `Delegate=memory pids` and `DelegateSubgroup=mcpbridge`), " +
 	"limit the container that both run in instead, or leave the limit out"
 
@@ -72,7 +72,7 @@ func newResourceLimitsIn(l limits.Machine, root string, log *zerolog.Logger) (*r
 	case b.files > ours.Max:
 		return nil, &LimitError{
 			"files", "raise that of mcpbridge (ulimit -n, LimitNOFILE), or lower the backend's",
-			fmt.Errorf("mcpbridge itself may have %d", ours.Max),
+			fmt.Errorf("the limit of mcpbridge itself is %d", ours.Max),
 		}
 	}
 	for _, c := range []struct {

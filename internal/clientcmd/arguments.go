@@ -27,7 +27,7 @@ type argument struct {
 type argumentReader struct{ stdin io.Reader }
 
 // errIncomplete is the error of an argument that could not be read before the timeout.
-var errIncomplete = errors.New("has not come to its end")
+var errIncomplete = errors.New("was not read to its end")
 
 // text returns the value of an argument: itself, the content of @FILE, or stdin for @-. @@ stands for @.
 func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
@@ -131,7 +131,7 @@ func (r argumentReader) object(
 	}
 	raw := []byte(strings.TrimSpace(text))
 	if err := rawjson.Check(raw); err != nil || !rawjson.IsObject(raw) {
-		why := "it is no object"
+		why := "it is not an object"
 		if err != nil {
 			why = err.Error()
 		}
@@ -157,7 +157,7 @@ func (r argumentReader) object(
 func invalidArguments(wrong []string, called, shape string) error {
 	return &problem.Error{
 		Exit: problem.ExitUsage, Code: "arguments",
-		What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
+		What: "the arguments of " + called + " are invalid", Why: strings.Join(wrong, "\n"),
 		Fix: "it is " + shape,
 	}
 }

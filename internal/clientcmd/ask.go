@@ -80,7 +80,7 @@ func (a *responder) respond(ctx context.Context, req *pb.InputRequest) (*pb.Inpu
 		return nil, err
 	case res == nil:
 		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{
-			Reason: pb.InputError_REASON_UNSUPPORTED, Message: "mcpbridge cannot be asked this",
+			Reason: pb.InputError_REASON_UNSUPPORTED, Message: "mcpbridge does not support this input request",
 		}}}, nil
 	}
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: res}}, nil

@@ -91,10 +91,10 @@ type ownFlags struct {
 func inputFlags(c *client, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&c.answers, "answer", nil,
-		"answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
+		"answer a form with `FIELD=VALUE`, or /accept, /decline or /cancel a form or a page (repeatable)")
 	flags.StringArrayVar(&c.samples, "sample", nil,
 		"answer with the text or the JSON in `FILE`, or - for stdin, to sampling requests (repeatable)")
-	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
+	flags.StringArrayVar(&c.roots, "root", nil, "offer `DIR` to the server as a root (repeatable)")
 }
 
 // taskFlags adds the flags of `call` for tasks.
@@ -163,7 +163,7 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	ctx := cmd.Context()
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("--timeout %s is over", c.timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("--timeout %s exceeded", c.timeout))
 		defer cancel()
 	}
 	cfg.Limits = withoutTimeouts(cfg.Limits)
@@ -181,8 +181,8 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
 		return &problem.Error{
 			Exit: problem.ExitTimeout, Code: "timeout",
-			What: fmt.Sprintf("it was not done within %s", c.timeout), Why: err.Error(),
-			Where: "--timeout", Fix: "allow it more time", Cause: err,
+			What: fmt.Sprintf("the command did not finish within %s", c.timeout), Why: err.Error(),
+			Where: "--timeout", Fix: "raise it", Cause: err,
 		}
 	}
 	return err
@@ -257,7 +257,7 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 			return nil, problem.Usage("--root "+dir, "name a directory", "%s has no absolute path: %v", dir, err)
 		}
 		if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-			return nil, problem.Usage("--root "+dir, "name a directory that there is", "%s is no directory", abs)
+			return nil, problem.Usage("--root "+dir, "name a directory that exists", "%s is not a directory", abs)
 		}
 		c.responder.roots = append(c.responder.roots,
 			&pb.Root{Uri: fileURI(abs), Name: proto.String(filepath.Base(abs))})

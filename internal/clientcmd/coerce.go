@@ -100,7 +100,7 @@ func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tri
 	case "array":
 		if strings.HasPrefix(trimmed, "[") {
 			if err := rawjson.Check([]byte(trimmed)); err != nil {
-				return nil, "is no JSON list: " + err.Error(), true
+				return nil, "is not a JSON list: " + err.Error(), true
 			}
 			return []byte(trimmed), "", true
 		}

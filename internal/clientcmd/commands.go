@@ -25,14 +25,14 @@ var clientCommands = [...]clientCommand{
 	},
 	{
 		use: "call [flags] TARGET TOOL [NAME=VALUE... | JSON | @FILE | -]", short: "Call a tool",
-		long: `Arguments are NAME=VALUE, read as the tool's schema says: whole numbers of any size, true and false, a list
+		long: `Arguments are NAME=VALUE, converted by the tool's schema: whole numbers of any size, true and false, a list
 by repeating NAME or as JSON, members of an object as a.b=VALUE or as JSON. VALUE is @FILE for the content of a
 file, @- for stdin, and @@ for a text that begins with @. Or all arguments are one JSON object, or come from
 @FILE or - (stdin).
 
-A tool that asks its user, or a model, asks on the terminal; --answer and --sample answer for scripts. Several
---answer of one field answer one form each, in the order in which the tool asks, and the last one also the forms
-after it; to a list they are its items, or lists in JSON, each for one form.`,
+If a tool requests input from its user or a model, the command prompts on the terminal; in scripts, --answer and
+--sample provide the input. Of several --answer for one field, each form uses the next one, and later forms the last
+one. For a list, they are its items, or lists in JSON, one for each form.`,
 		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada " +
 			"--answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
 			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
@@ -63,7 +63,7 @@ after it; to a list they are its items, or lists in JSON, each for one form.`,
 	},
 	{
 		use:   "complete [flags] TARGET PROMPT|URI-TEMPLATE NAME=PREFIX [NAME=VALUE]...",
-		short: "Print how an argument can go on",
+		short: "Print completions of an argument",
 		long: "Prints the values that an argument of a prompt or of a resource template can have, one a line. " +
 			"The first NAME=PREFIX is\nthe argument to complete; the others are known already.",
 		examples: "  mcpbridge complete review style=b -- python3 tools.py",
@@ -110,7 +110,7 @@ const clientExits = `
 Without --log-level, only warnings and errors are logged.
 
 Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpected error, 3 the server requires
-authentication, 4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did
+authentication, 4 no server responds, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did
 not start, 8 the backend crashed during the call, 9 timeout, 130 cancelled.`
 
 // ClientCommands returns the commands that call a target. They pass the configuration to loaded once it has been read;
@@ -153,7 +153,7 @@ func (e *Env) clientCommand(row *clientCommand, loaded func(*config.Config)) *co
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&c.asJSON, "json", false, "print one JSON document")
-	flags.DurationVar(&c.timeout, "timeout", 0, "how long it may take in all, such as 30s; 0 is for ever")
+	flags.DurationVar(&c.timeout, "timeout", 0, "time limit of the whole command, such as 30s; 0 is none")
 	if row.flags != nil {
 		row.flags(c, cmd)
 	}

@@ -178,10 +178,10 @@ func hints(a *pb.ToolAnnotations) string {
 		hint    *bool
 		yes, no string
 	}{
-		{a.ReadOnlyHint, "changes nothing", ""},
-		{a.DestructiveHint, "may destroy", "does not destroy"},
-		{a.IdempotentHint, "doing it twice is doing it once", ""},
-		{a.OpenWorldHint, "reaches outside", "stays inside"},
+		{a.ReadOnlyHint, "read-only", ""},
+		{a.DestructiveHint, "destructive", "not destructive"},
+		{a.IdempotentHint, "idempotent", ""},
+		{a.OpenWorldHint, "open world", "closed world"},
 	} {
 		text := h.no
 		if h.hint != nil && *h.hint {

@@ -46,9 +46,10 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		call = call.Retry(answers, res.InputRequired.RequestState)
 	}
 	return nil, &problem.Error{
-		Exit: problem.ExitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what),
-		Why: fmt.Sprintf("it was answered %d times", limits.Rounds),
-		Fix: "look into the server",
+		Exit: problem.ExitTool, Code: "asks_too_often",
+		What: fmt.Sprintf("%s requests input again after each answer", what),
+		Why:  fmt.Sprintf("its input requests were answered %d times", limits.Rounds),
+		Fix:  "report it to the author of the server",
 	}
 }
 

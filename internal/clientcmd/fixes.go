@@ -38,7 +38,9 @@ func capabilityFix(err error) string {
 	}
 	var fixes []string
 	for _, m := range []struct{ name, fix string }{
-		{"elicitation", answerFix}, {"roots", "say where it may work: --root DIR"}, {"sampling", sampleFix},
+		{"elicitation", answerFix},
+		{"roots", "name a directory in which it may work: --root DIR"},
+		{"sampling", sampleFix},
 	} {
 		if rawjson.Get(rawjson.Get(rawjson.AsBytes(rpc.GetData()), "requiredCapabilities"), m.name) != nil {
 			fixes = append(fixes, m.fix)

@@ -148,11 +148,11 @@ func (a *responder) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult
 	a.user.Printf("\nThe server asks to visit a web page: %s\n  %s\n", terminal.Escape(p.GetMessage()),
 		terminal.Escape(p.GetUrl()))
 	if u, err := url.Parse(p.GetUrl()); err == nil && u.Host != "" {
-		a.user.Printf("  It is of %s.", terminal.Escape(u.Host))
+		a.user.Printf("  Its host is %s.", terminal.Escape(u.Host))
 		if u.Scheme != "https" {
 			a.user.Printf(" It is not encrypted.")
 		}
-		a.user.Printf(" Do not visit it if you do not know why.\n")
+		a.user.Printf(" Do not visit it unless you know why the server asks.\n")
 	}
 	if a.action == answerAccept {
 		return &pb.ElicitResult{Action: "accept"}, nil

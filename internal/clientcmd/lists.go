@@ -37,7 +37,7 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 				return nil, nil
 			}
 			if len(c.Names) > 1 && bridge.AsError(err).Code == codes.Unavailable {
-				c.log.Warn().Str("why", problem.Of(err).Why).Msg("nothing that answers has " + m.Name)
+				c.log.Warn().Str("why", problem.Of(err).Why).Msg("no available backend supports " + m.Name)
 				return list, nil
 			}
 			return nil, err
@@ -49,7 +49,7 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 		}
 		cursor = next
 	}
-	c.log.Warn().Int("pages", limits.ListPages).Msg(m.Name + " does not end; the rest is left out")
+	c.log.Warn().Int("pages", limits.ListPages).Msg(m.Name + " has too many pages; the rest is omitted")
 	return list, nil
 }
 

@@ -113,7 +113,7 @@ func (c *client) texts(ctx context.Context, words []string) (map[string]string, 
 func runComplete(ctx context.Context, c *client, args []string) error {
 	name, prefix, ok := strings.Cut(args[1], "=")
 	if !ok || name == "" {
-		return problem.Usage(args[1], "write NAME=PREFIX", "%q does not say which argument to complete", args[1])
+		return problem.Usage(args[1], "write NAME=PREFIX", "%q is not NAME=PREFIX", args[1])
 	}
 	known, err := c.texts(ctx, args[2:])
 	if err != nil {
@@ -151,8 +151,8 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 // noCompletion returns the problem of a server without completion.
 func noCompletion(cause error) *problem.Error {
 	return &problem.Error{
-		Exit: problem.ExitTool, Code: "not_found", What: "the server completes no arguments", Cause: cause,
-		Fix: "`mcpbridge describe` shows which arguments there are, and what they are about",
+		Exit: problem.ExitTool, Code: "not_found", What: "the server does not support completion", Cause: cause,
+		Fix: "`mcpbridge describe` describes the arguments",
 	}
 }
 

@@ -102,7 +102,7 @@ func (c *client) readFix(ctx context.Context, d *pb.DiscoverResponse, uri string
 	}
 	templates, err := c.templates(ctx, d)
 	if r := templateOf(uri, templates); err == nil && r != nil {
-		return "it has to be of " + r.GetUriTemplate() + ", which `mcpbridge describe` describes"
+		return "it must match " + r.GetUriTemplate() + "; see `mcpbridge describe`"
 	}
 	return look
 }

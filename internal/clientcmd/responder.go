@@ -112,7 +112,7 @@ func (a *responder) warnUnused(log zerolog.Logger) {
 		if a.requested[name] {
 			if used, given := a.used[name], len(a.answers[name]); used < given {
 				log.Warn().Str("fix", "leave out the others").
-					Msgf("--answer %s is given %d times, and %d of them were asked for", name, given, used)
+					Msgf("--answer %s is given %d times, and %d of them were used", name, given, used)
 			}
 			continue
 		}

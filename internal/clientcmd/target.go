@@ -50,15 +50,15 @@ tcp:host:port or dns:host:port; the URL of an MCP server; a configuration file, 
 
 // Add adds the flags to those of a command.
 func (f *TargetFlags) Add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.config, "config", "c", "", "read `FILE` first; flags win over it")
+	flags.StringVarP(&f.config, "config", "c", "", "read `FILE` first; flags override it")
 	flags.BoolVar(&f.plugin, "plugin", false, "the command is a backend of mcpbridge, as it is for run")
-	flags.BoolVar(&f.mcp, "mcp", false, "the command is an MCP server that speaks on stdin and stdout")
+	flags.BoolVar(&f.mcp, "mcp", false, "the command is an MCP server on stdin and stdout")
 	flags.StringArrayVar(&f.env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
 	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
 	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
 	flags.DurationVar(&f.startTimeout, "start-timeout", limits.Timeouts{}.OrDefaults().Start,
 		"how long the backend may take to start")
-	flags.StringVar(&f.revision, "revision", "", "speak `REVISION` of MCP to an MCP server, or legacy or modern")
+	flags.StringVar(&f.revision, "revision", "", "use `REVISION` of MCP, or legacy or modern, with an MCP server")
 	flags.BoolVar(&f.plaintext, "plaintext", false,
 		"dial another machine without TLS, at tcp:host:port or dns:host:port")
 	flags.StringArrayVar(&f.headers, "header", nil,
@@ -175,7 +175,7 @@ func (e *Env) targetFix(args []string) string {
 	if line := e.suggestedCommand(args); line != "" {
 		return "write " + line
 	}
-	return "say where it is: mcpbridge " + strings.Join(e.Args, " ") + " -- python3 tools.py, or before its name\n" +
+	return "name the target: mcpbridge " + strings.Join(e.Args, " ") + " -- python3 tools.py, or before its name\n" +
 		"unix:///path/to.sock, https://host/mcp, a configuration file, or the name of a backend in -c FILE"
 }
 
@@ -236,7 +236,7 @@ func (f *TargetFlags) adjust(flags *pflag.FlagSet, l *config.Config) error {
 		}
 		if len(l.Backends) != 1 {
 			return problem.Usage("--"+flag, "set it in the file, for each backend",
-				"--%s does not say for which backend it is", flag)
+				"--%s is ambiguous with several backends", flag)
 		}
 		b := &l.Backends[0]
 		isCommand := b.Launch != nil || b.MCP != nil && len(b.MCP.Command) > 0

@@ -22,8 +22,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/verify"
 )
 
-const verifyLong = `Drives a backend through every behaviour of the contract, and says what is wrong with it: what, where, why, how to mend
-it, and where it is written. A command is launched several times, as the bridge does; an address is dialled.
+const verifyLong = `Checks every behavior that the contract requires of a backend, and prints each defect: what, where, why, the fix, and
+the clause. A command is launched several times, as by the bridge; an address is dialed.
 
 No tool of the backend is called. Checks that need one are made if the backend has the tools of the contract kit,
 as those in examples/kit-*: see docs/verify.md.
@@ -37,7 +37,7 @@ func (e *Env) VerifyCommand() *cobra.Command {
 	var asJSON, plaintext bool
 	c := &cobra.Command{
 		Use:   "verify {-- COMMAND [ARGS] | ADDRESS}",
-		Short: "Say what of the contract a backend does not do",
+		Short: "Check a backend against the contract",
 		Long:  verifyLong,
 		Example: `  mcpbridge verify -- python3 tools.py
   mcpbridge verify unix:/run/tools.sock`,
@@ -54,7 +54,7 @@ func (e *Env) VerifyCommand() *cobra.Command {
 				!strings.HasPrefix(args[0], "dns:"):
 				if o.Address = args[0]; !plaintext && !config.IsLocal(o.Address) {
 					return config.MissingTLS(o.Address, "the argument "+o.Address, "verify it on its own machine",
-						"say --plaintext")
+						"add --plaintext")
 				}
 			case dash < 0 && len(args) > 0:
 				return problem.Usage("the arguments", e.WithDashes(args), "%q is neither unix:PATH nor tcp:HOST:PORT",
@@ -89,7 +89,7 @@ func (e *Env) VerifyCommand() *cobra.Command {
 	flags.DurationVar(&o.StartTimeout, "start-timeout", limits.Timeouts{}.OrDefaults().Start,
 		"how long the backend may take to start")
 	flags.BoolVar(&plaintext, "plaintext", false, "dial another machine, which is done without TLS, at tcp:HOST:PORT")
-	flags.StringSliceVar(&o.Only, "only", nil, "make only these checks: `NAMES` with commas between them")
+	flags.StringSliceVar(&o.Only, "only", nil, "run only these checks: `NAMES`, separated by commas")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object, for programs")
 	return c
 }
@@ -201,7 +201,7 @@ func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 	if len(failed) > 0 {
 		return &problem.Error{
 			Exit: problem.ExitFindings, Code: "findings",
-			What: "the backend does not keep the contract: " + strings.Join(failed, ", "),
+			What: "the backend violates the contract: " + strings.Join(failed, ", "),
 			Fix:  "see the fix printed for each of them",
 		}
 	}

@@ -54,7 +54,7 @@ func ValidateDial(addr, where string) error {
 	rest = strings.TrimPrefix(rest, "//")
 	if scheme == "unix" {
 		if rest == "" {
-			return problem.Config(where, "write unix:///path/to.sock", "%q names no socket", addr)
+			return problem.Config(where, "write unix:///path/to.sock", "%q has no path of a socket", addr)
 		}
 		return nil
 	}

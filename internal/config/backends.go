@@ -16,7 +16,7 @@ import (
 func (l *Config) validateBackends() error {
 	if len(l.Backends) == 0 {
 		return l.problem("backends",
-			"say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
+			"write -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
 				"\nor name a backend in mcpbridge.yaml", "no backend is given")
 	}
 	first := map[string]int{}
@@ -55,14 +55,14 @@ func (l *Config) validateBackend(b *Backend, at string) error {
 	case 0:
 		return l.problem(at, "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, "+
 			"`mcp: {command: [npx, server]}`\nor `mcp: {url: https://example.com/mcp}`",
-			"backend %q does not say what it is", b.Name)
+			"backend %q has no launch, dial or mcp", b.Name)
 	case 1:
 		if b.Dial == "" && b.HangTimeout != 0 {
 			return l.problem(at+".hangTimeout", "write it below launch or mcp",
-				"backend %q is not dialled; a hangTimeout beside its kind is for dial", b.Name)
+				"backend %q is not dialed; a hangTimeout outside of launch and mcp is for dial", b.Name)
 		}
 		if b.Dial == "" && (b.TLS != nil || b.Insecure) {
-			return l.problem(at, "leave them out", "backend %q is not dialled; tls and insecure are for dial", b.Name)
+			return l.problem(at, "leave them out", "backend %q is not dialed; tls and insecure are for dial", b.Name)
 		}
 		return b.kind().check(l, b, at)
 	}
@@ -89,7 +89,7 @@ func (l *Config) validateDialed(b *Backend, at string) error {
 	}
 	if _, argument := l.flags[at+".dial"]; argument {
 		return MissingTLS(b.Dial, place, "name it in a configuration file, with `tls: {ca: ca.pem}`",
-			"say --plaintext")
+			"add --plaintext")
 	}
 	return MissingTLS(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
 }
@@ -100,7 +100,7 @@ func MissingTLS(addr, where, protect, trust string) *problem.Error {
 	return &problem.Error{
 		Exit: problem.ExitConfig, Code: "not_loopback",
 		What: addr + " is on another machine, and nothing protects the connection", Where: where,
-		Why: "whoever is between the two can read all calls, and answer them instead of the backend",
+		Why: "any program between the two can read all calls, and respond to them in place of the backend",
 		Fix: protect + ";\nor " + trust + " if the network is trusted (behind a mesh)",
 	}
 }
@@ -135,7 +135,7 @@ func (l *Config) validateMCP(b *Backend, at string) error {
 	case len(m.Command) > 0 && m.URL != "":
 		return l.problem(at, "keep one of `command` and `url`", "backend %q has both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
-		return l.problem(at, "pass a command what it needs with `env`",
+		return l.problem(at, "configure a command with `env`",
 			"backend %q is a command; headers and auth are for a url", b.Name)
 	case len(m.Command) > 0:
 		return l.validateLaunch(m.Launch(), b.Name, at)
@@ -185,9 +185,9 @@ func (l *Config) validateAuth(a *Auth, at string) error {
 	case (o.ClientSecret != "" || o.PrivateKey != "") && o.Issuer == "":
 		return l.problem(at,
 			"write `issuer: https://...`, the authorization server that the client is registered at, "+
-				"as its metadata spell it",
-			"a clientSecret or privateKey without an issuer would go to whatever authorization server "+
-				"the MCP server names")
+				"exactly as in its metadata",
+			"a clientSecret or privateKey without an issuer would be sent to any authorization server "+
+				"that the MCP server names")
 	case o.ClientSecret != "" && o.PrivateKey != "":
 		return l.problem(at, "keep one of the two", "both a clientSecret and a privateKey are given")
 	case o.Grant == "client_credentials" && o.ClientSecret == "" && o.PrivateKey == "":

@@ -23,7 +23,7 @@ func (l *Config) Validate() error {
 func (l *Config) ValidateClient() error {
 	if l.Version != 1 {
 		return l.problem("version", "write `version: 1`, or install a newer mcpbridge",
-			"version %d of the configuration is not known", l.Version)
+			"unknown version %d of the configuration", l.Version)
 	}
 	var wrong []error
 	if _, err := zerolog.ParseLevel(strings.ToLower(l.Log.Level)); err != nil || l.Log.Level == "" {
@@ -158,7 +158,7 @@ func (l *Config) validateGRPC() error {
 	network, addr := GRPCNetwork(g.Addr)
 	if network == "unix" {
 		if addr == "" {
-			return l.problem("serve.grpc.addr", "write unix:///path/to.sock", "%q names no socket", g.Addr)
+			return l.problem("serve.grpc.addr", "write unix:///path/to.sock", "%q has no path of a socket", g.Addr)
 		}
 		return nil
 	}
@@ -172,7 +172,7 @@ func (l *Config) validateGRPC() error {
 		What: g.Addr + " can be reached from other machines, and the connection is neither encrypted nor " +
 			"authenticated",
 		Where: l.Where("serve.grpc.addr"),
-		Why:   "whoever reaches this address can call every tool of the backends",
+		Why:   "any program that reaches this address can call every tool of the backends",
 		Fix: "listen on a unix: socket or on 127.0.0.1:" + port +
 			"; or write `tls: {cert: ..., key: ..., clientCA: ...}`,\n" +
 			"without clientCA if serve.http.auth authenticates callers; or write `insecure: true` " +
@@ -193,9 +193,9 @@ func (l *Config) validateAddr() error {
 		Exit: problem.ExitConfig, Code: "not_loopback",
 		What:  fmt.Sprintf("%s can be reached from other machines, and callers are not authenticated", addr),
 		Where: l.Where("serve.http.addr"),
-		Why:   "whoever reaches this address can call every tool of the backend",
+		Why:   "any program that reaches this address can call every tool of the backend",
 		Fix: "configure serve.http.auth; or listen on 127.0.0.1:" + port +
-			"; or say --insecure if the network is\n" +
+			"; or add --insecure if the network is\n" +
 			"trusted (inside a pod, behind a mesh); --allow-host then names the hosts that clients use",
 	}
 }

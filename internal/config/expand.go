@@ -43,7 +43,7 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden Secre
 		}
 		if !strings.HasSuffix(found, "}") { // sent unchanged, it would fail for a less obvious reason
 			failed = cmp.Or(failed,
-				problem.Config("", "write ${env:NAME}; $${env: is the text ${env:", "there is a ${env: without its }"))
+				problem.Config("", "write ${env:NAME}; $${env: is the text ${env:", "${env: has no closing }"))
 			return found
 		}
 		name, def, hasDefault := strings.Cut(form.FindStringSubmatch(found)[1], ":-")
@@ -61,7 +61,7 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden Secre
 				"environment variable %s is not set", name)
 		default:
 			failed = problem.Config("", "write ${env:NAME}, or the value itself",
-				"mcpbridge has no variable %s", found)
+				"unsupported variable %s", found)
 		}
 		return found
 	})

@@ -108,13 +108,13 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 		if err != nil {
 			return nil, &problem.Error{
 				Exit: problem.ExitConfig, Code: "config", What: "the configuration is not JSON",
-				Where: name + lineOf(err), Why: err.Error(), Fix: "mend the file", Cause: err,
+				Where: name + lineOf(err), Why: err.Error(), Fix: "correct the file", Cause: err,
 			}
 		}
 		text = surrogates.ReplaceAllFunc(plain, asYAML)
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		fix := "mend the file; docs/configuration.md has a whole one"
+		fix := "correct the file; docs/configuration.md has a complete one"
 		if tabIndented.Match(text) {
 			fix = "indent with spaces: YAML takes no tabs there"
 		}
@@ -129,7 +129,7 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 			"the configuration is two documents, and only the first would be read")
 	}
 	if len(doc.Content) == 0 {
-		return nil, problem.Config(name, "write `version: 1` and a backend; docs/configuration.md has a whole one",
+		return nil, problem.Config(name, "write `version: 1` and a backend; docs/configuration.md has a complete one",
 			"the configuration file is empty")
 	}
 	root := doc.Content[0]
@@ -144,7 +144,7 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 	if _, ok := f.values["version"]; !ok && f.values != nil {
 		err = problem.Join(err,
 			f.problem(root, "write `version: 1` as its first line",
-				"the configuration does not say its version"))
+				"the configuration has no version"))
 	}
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (f *file) readPairs(
 		k := n.Content[i]
 		if _, ok := values[k.Value]; ok {
 			wrongs = append(wrongs,
-				f.problem(k, "keep one of the two", "the key %q is there twice", k.Value))
+				f.problem(k, "keep one of the two", "duplicate key %q", k.Value))
 			continue
 		}
 		t, err := typeOf(k)

@@ -46,8 +46,8 @@ func TestConfigurationFilesAreReadCompletely(t *testing.T) {
 		backend + "---\nlimits: [\n":              "mcpbridge.yaml: the configuration is two documents",
 		backend + "---\n":                         "",
 		"---\n" + backend + "...\n":               "",
-		backend + "name: 'x${env:A'\n":            "mcpbridge.yaml:3:7: there is a ${env: without its }",
-		backend + "name: '${env:A}${env:A'\n":     "there is a ${env: without its }",
+		backend + "name: 'x${env:A'\n":            "mcpbridge.yaml:3:7: ${env: has no closing }",
+		backend + "name: '${env:A}${env:A'\n":     "${env: has no closing }",
 		backend + "name: '$${env:A'\n":            "",
 		backend + "name: 'a$${env:A}b${env:A}'\n": "",
 	} {

@@ -20,7 +20,7 @@ func checkOwner(name string, info fs.FileInfo) error {
 		Exit: problem.ExitConfig, Code: "config_writable", Where: name,
 		Why: "the file configures which commands mcpbridge starts, where it sends tokens and which callers it " +
 			"accepts, " +
-			"so whoever can write it\n" +
+			"so any user that can write it\n" +
 			"can do all of that as this user",
 	}
 	switch mode := info.Mode(); {
@@ -30,7 +30,7 @@ func checkOwner(name string, info fs.FileInfo) error {
 		return p
 	case int(stat.Uid) != os.Geteuid() && stat.Uid != 0:
 		p.What = "the configuration file belongs to another user"
-		p.Fix = "let it belong to root, or to the user that runs mcpbridge: chown"
+		p.Fix = "change its owner to root, or to the user that runs mcpbridge: chown"
 		return p
 	}
 	return nil

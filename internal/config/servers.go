@@ -86,7 +86,7 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 		case key.Value == "type":
 			err = f.serverType(value)
 		case !known:
-			f.warn(key, "ignoring %s of %s: mcpbridge does not know it", key.Value, name.Value)
+			f.warn(key, "ignoring %s of %s: mcpbridge does not support it", key.Value, name.Value)
 		case key.Value == "disabled":
 			if value.Value == "true" {
 				return nil, nil //nolint:nilnil // there is no error, and no server
@@ -156,7 +156,7 @@ func (f *file) text(n *yaml.Node, what string) (string, error) {
 	})
 	if asked := promptVariable.FindStringSubmatch(replaced.Value); asked != nil {
 		return "", f.problem(n, "write ${env:NAME} instead, and set that variable",
-			"an editor asks its user for %s, and mcpbridge cannot", asked[1])
+			"%s prompts the user of an editor, which mcpbridge does not support", asked[1])
 	}
 	return f.expand(&replaced, clientVariable)
 }

@@ -92,8 +92,8 @@ func TestServersOfEditors(t *testing.T) {
 		}
 	}
 	for server, want := range map[string]string{
-		`{"url": "https://example.com", "headers": {"Authorization": "Bearer ${input:key}"}}`: "an editor asks its user for ${input:key}",
-		`{"command": "x", "args": ["${command:pick}"]}`:                                       "an editor asks its user for ${command:pick}",
+		`{"url": "https://example.com", "headers": {"Authorization": "Bearer ${input:key}"}}`: "${input:key} prompts the user of an editor",
+		`{"command": "x", "args": ["${command:pick}"]}`:                                       "${command:pick} prompts the user of an editor",
 		`{"command": "x", "args": ["${file}"]}`:                                               "environment variable file is not set",
 		`{"type": "websocket", "url": "wss://example.com"}`:                                   `there is no type "websocket"`,
 		`{"type": 1, "url": "https://example.com"}`:                                           `there is no type "1"`,

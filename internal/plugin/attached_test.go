@@ -284,7 +284,7 @@ func TestProtocolViolationsAreNamed(t *testing.T) {
 		want string
 	}{
 		"no result":   {[]*pb.CallToolResponse{progressing(1)}, "ended without a result"},
-		"empty event": {[]*pb.CallToolResponse{{}}, "an event with nothing in it"},
+		"empty event": {[]*pb.CallToolResponse{{}}, "an empty event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {

@@ -550,7 +550,7 @@ func TestCrashLoop(t *testing.T) {
 		t.Errorf("failed after %v", took)
 	}
 	e := wantFailure(t, err, codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE")
-	if e.RetryAfter < time.Second || !strings.Contains(e.Message, "again and again") {
+	if e.RetryAfter < time.Second || !strings.Contains(e.Message, "repeatedly") {
 		t.Errorf("%s, retry after %v", e.Message, e.RetryAfter)
 	}
 	r.log.wait(t, "exit status 7")

@@ -88,13 +88,13 @@ func (p *Plugin) readFrame(ctx context.Context, a *attempt, call *bridge.Call, i
 		a.err = p.backendError(ctx, s)
 		return true
 	case in.err != nil:
-		a.err, a.local = p.protocolViolation(call.Method, "sent what is no message: "+in.err.Error()), true
+		a.err, a.local = p.protocolViolation(call.Method, "sent an unreadable message: "+in.err.Error()), true
 		return true
 	}
 	event, result, ok := bridge.Split(in.answer)
 	switch {
 	case !ok:
-		a.err, a.local = p.protocolViolation(call.Method, "sent an event with nothing in it"), true
+		a.err, a.local = p.protocolViolation(call.Method, "sent an empty event"), true
 		return true
 	case (result != nil) != (in.kind == frameResult):
 		a.err, a.local = p.protocolViolation(call.Method, "sent a result as an event, or an event as a result"), true

@@ -342,7 +342,7 @@ func TestFramedErrors(t *testing.T) {
 		"a status OK": {func(id uint32) { b.send(frameError, id, nil) }, codes.Internal, "status OK"},
 		"no message": {
 			func(id uint32) { b.send(frameResult, id, []byte{0xff}) }, codes.Internal,
-			"no message",
+			"an unreadable message",
 		},
 		"invalid UTF-8": {
 			func(id uint32) { b.send(frameResult, id, notUTF8) }, codes.Internal,
@@ -350,7 +350,7 @@ func TestFramedErrors(t *testing.T) {
 		},
 		"nothing": {
 			func(id uint32) { b.send(frameResult, id, nil) }, codes.Internal,
-			"nothing in it",
+			"an empty event",
 		},
 		"a result too soon": {
 			func(id uint32) { b.answer(frameEvent, id, text("x")) }, codes.Internal,
@@ -358,11 +358,11 @@ func TestFramedErrors(t *testing.T) {
 		},
 		"an event that is no message": {
 			func(id uint32) { b.send(frameEvent, id, []byte{0xff}) }, codes.Internal,
-			"no message",
+			"an unreadable message",
 		},
 		"an event of nothing": {
 			func(id uint32) { b.send(frameEvent, id, nil) }, codes.Internal,
-			"nothing in it",
+			"an empty event",
 		},
 		"an event that is too long": {
 			func(id uint32) { b.answer(frameEvent, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted,

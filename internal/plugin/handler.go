@@ -181,7 +181,7 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 		return a
 	}
 	if s.Code() == codes.Internal && unreadable(s.Message()) {
-		a.err, a.lost = p.protocolViolation(call.Method, "sent what is no message: "+s.Message()), false
+		a.err, a.lost = p.protocolViolation(call.Method, "sent an unreadable message: "+s.Message()), false
 		return a
 	}
 	if !a.lost {
@@ -236,7 +236,7 @@ func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emi
 		event, result, ok := bridge.Split(msg)
 		switch {
 		case !ok:
-			a.err = p.protocolViolation(m, "sent an event with nothing in it")
+			a.err = p.protocolViolation(m, "sent an empty event")
 		case result != nil:
 			a.result = result
 			p.awaitEnd(l, s, m, cancel)
@@ -341,7 +341,7 @@ func (p *Plugin) lossError(l *instance, cause error) error {
 	select {
 	case <-l.gone:
 		if l.lost.hung > 0 {
-			how = fmt.Sprintf("did not answer for %v (hangTimeout) and was given up", l.lost.hung)
+			how = fmt.Sprintf("did not answer for %v (hangTimeout) and was abandoned", l.lost.hung)
 		}
 	default:
 	}

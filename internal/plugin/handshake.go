@@ -42,7 +42,7 @@ func checkHandshake(line, dir string) error {
 	case f[4] != "grpc":
 		return fmt.Errorf("it speaks %q, and the bridge speaks grpc only (field 5)", excerpt(f[4]))
 	case f[5] == "":
-		return fmt.Errorf("it has no certificate (field 6), so it does not do the TLS that PLUGIN_CLIENT_CERT asks for")
+		return fmt.Errorf("it has no certificate (field 6), so it does not use TLS, which PLUGIN_CLIENT_CERT requires")
 	}
 	if err := checkCertificate(f[5]); err != nil {
 		return fmt.Errorf("its certificate (field 6) %w", err)

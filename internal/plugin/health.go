@@ -230,7 +230,7 @@ func (p *Plugin) checkHealth(ctx context.Context, l *instance, service string) (
 		select {
 		case err := <-answer:
 			if reported {
-				p.log.Info().Dur("after", unanswered).Msg("the backend answers again")
+				p.log.Info().Dur("after", unanswered).Msg("the backend responds again")
 			}
 			return nil, err
 		case err := <-reached:

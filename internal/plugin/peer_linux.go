@@ -18,7 +18,7 @@ func checkPeer(conn net.Conn, pgid int) error {
 		return fmt.Errorf("process %d: %w", cred.Pid, err)
 	}
 	if group != pgid {
-		return fmt.Errorf("process %d is not the backend, and none that it has started", cred.Pid)
+		return fmt.Errorf("process %d is neither the backend nor one of its children", cred.Pid)
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func peerPid(conn net.Conn) int {
 func peerOf(conn net.Conn) (*unix.Ucred, error) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return nil, fmt.Errorf("%T is no unix socket", conn)
+		return nil, fmt.Errorf("%T is not a unix socket", conn)
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {

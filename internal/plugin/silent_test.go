@@ -219,7 +219,7 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 			if r.supervisor.Live() != was {
 				t.Error("the connection was closed")
 			}
-			r.log.wait(t, "the backend answers again")
+			r.log.wait(t, "the backend responds again")
 		})
 	}
 }

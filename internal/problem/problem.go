@@ -20,7 +20,7 @@ const (
 	ExitUsage       = 1 // the command line is wrong
 	ExitFindings    = 2 // verify found something wrong
 	ExitAuth        = 3 // the server requires authentication
-	ExitUnreachable = 4 // nothing answers there
+	ExitUnreachable = 4 // no server responds
 	ExitTool        = 5 // the tool failed, or there is none of that name
 	// the configuration is wrong, in a file, in the environment or in the flags for it
 	ExitConfig      = 6

@@ -182,7 +182,7 @@ func (b *pageMerger) add(a response) {
 	}
 	if len(**p.NextCursor) > maxCursor {
 		b.r.warn(rt, "list is cut", b.list.Name,
-			fmt.Sprintf("its cursor has %d bytes, and at most %d are taken", len(**p.NextCursor), maxCursor))
+			fmt.Sprintf("its cursor has %d bytes, and the limit is %d", len(**p.NextCursor), maxCursor))
 		return
 	}
 	*b.NextCursor = rt.cursor(**p.NextCursor)

@@ -117,10 +117,10 @@ func New(routes []Route, o Options) (*Router, error) {
 		for _, other := range r.routes {
 			switch {
 			case other.Name == one.Name:
-				return nil, fmt.Errorf("two servers are called %q: rename one", one.Name)
+				return nil, fmt.Errorf("two servers are named %q: rename one", one.Name)
 			case strings.HasPrefix(other.prefix, rt.prefix) || strings.HasPrefix(rt.prefix, other.prefix):
-				return nil, fmt.Errorf("servers %q and %q: a tool of the one could be called like a tool of the "+
-					"other; rename one", other.Name, one.Name)
+				return nil, fmt.Errorf("servers %q and %q: tools of both could have the same name; "+
+					"rename one", other.Name, one.Name)
 			}
 		}
 		r.routes = append(r.routes, rt)
@@ -277,7 +277,7 @@ func (r *Router) callOnce(ctx context.Context, rt *route, call *bridge.Call) (pr
 	case res == nil || res.Complete == nil ||
 		res.Complete.ProtoReflect().Descriptor() != call.Method.NewResult().ProtoReflect().Descriptor():
 		return nil, bridge.ProtocolViolation(bridge.OutcomeExecuted,
-			"server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
+			"server %q, %s: the response is one of another method", rt.Name, call.Method.Name)
 	}
 	return res.Complete, nil
 }
@@ -333,9 +333,9 @@ func (r *Router) recordResponse(rt *route, err error) {
 	switch {
 	case nowDown && !wasDown:
 		r.o.Log.Warn().Str("server", rt.Name).Err(err).
-			Msg("the server does not answer: lists go on without what it has")
+			Msg("the server does not respond; lists omit its entries")
 	case wasDown && !nowDown:
-		r.o.Log.Info().Str("server", rt.Name).Msg("the server answers again")
+		r.o.Log.Info().Str("server", rt.Name).Msg("the server responds again")
 	}
 }
 

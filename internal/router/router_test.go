@@ -403,8 +403,8 @@ func TestAmbiguousServersAreRejected(t *testing.T) {
 		{[]string{"", "b"}, "1 to 32"},
 		{[]string{"a\n", "b"}, "1 to 32"},
 		{[]string{"a", "a"}, "two servers"},
-		{[]string{"a", "a_b"}, "could be called like"},
-		{[]string{"a_b_c", "a_b"}, "could be called like"},
+		{[]string{"a", "a_b"}, "could have the same name"},
+		{[]string{"a_b_c", "a_b"}, "could have the same name"},
 	} {
 		var routes []router.Route
 		for _, name := range c.names {
@@ -554,7 +554,7 @@ func TestListsSkipAnUnavailableServer(t *testing.T) {
 		if took := time.Since(begin); took != 0 || len(calls[*pb.ListToolsRequest](a)) != 1 {
 			t.Errorf("took %v, with %d requests", took, len(calls[*pb.ListToolsRequest](a)))
 		}
-		if n := strings.Count(log.String(), "does not answer"); n != 1 {
+		if n := strings.Count(log.String(), "does not respond;"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 		a.set(func(s *server) { s.hang, s.err = false, down })
@@ -573,7 +573,7 @@ func TestListsSkipAnUnavailableServer(t *testing.T) {
 		if l.GetTtlMs() != 0 { // a has no TTL, b 1 s
 			t.Errorf("%v", l)
 		}
-		if n := strings.Count(log.String(), "answers again"); n != 1 {
+		if n := strings.Count(log.String(), "responds again"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 	})
@@ -603,7 +603,7 @@ func TestRejectedCallerDoesNotAffectOthers(t *testing.T) {
 			tools(t, r, nil)
 			<-time.After(time.Second)
 		}
-		if strings.Contains(log.String(), "answers again") {
+		if strings.Contains(log.String(), "responds again") {
 			t.Errorf("%s", &log)
 		}
 	})

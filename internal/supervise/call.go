@@ -211,15 +211,15 @@ func (st *State[C]) description(o *Options, now time.Time) string {
 	case st.Ended:
 		return "has been stopped"
 	case st.Connection != none:
-		return "does not take calls"
+		return "does not accept calls"
 	case st.CrashLoop:
-		return "crashes again and again"
+		return "crashes repeatedly"
 	case st.next.Sub(now) > o.FailFast:
 		return "keeps failing"
 	case st.unreachable:
-		return "does not answer any more"
+		return "no longer responds"
 	case st.Connected:
-		return "was lost and does not answer again yet"
+		return "was lost and does not respond yet"
 	}
 	return "does not answer yet"
 }

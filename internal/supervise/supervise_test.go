@@ -226,20 +226,20 @@ func TestCallsWaitForAConnection(t *testing.T) {
 				f.connects <- broken
 			}
 			synctest.Wait()
-		}, 0, 0, "crashes again and again"},
+		}, 0, 0, "crashes repeatedly"},
 		{"an address that has been unreachable for a minute: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.connects <- nil
 			synctest.Wait()
 			close(s.Live().gone)
 			time.Sleep(time.Minute) //nolint:forbidigo // by the clock of synctest
-		}, 0, 0, "was lost and does not answer again yet"},
+		}, 0, 0, "was lost and does not respond yet"},
 		{"an unreachable address: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.unreachable = true
 			f.connects <- nil
 			synctest.Wait()
 			close(s.Live().gone)
 			synctest.Wait()
-		}, 0, 0, "does not answer any more"},
+		}, 0, 0, "no longer responds"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,7 @@ var shutdownRows = []row{
 				return
 			}
 			if _, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: testContext()}); err != nil {
-				t.failf("it does not respond any more: %s", errorText(err))
+				t.failf("it no longer responds: %s", errorText(err))
 			}
 		},
 	},

@@ -242,7 +242,7 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 	defer step.mu.Unlock()
 	if step.value != nil {
 		if err := unmarshal(step.value, &v); err != nil {
-			return v, fmt.Errorf("mcpbridge.Once(%q) remembers %s, which is not of %T any more: %w", key,
+			return v, fmt.Errorf("mcpbridge.Once(%q) has stored %s, which is no longer of type %T: %w", key,
 				shorten(step.value), v, err)
 		}
 		return v, nil
@@ -252,7 +252,7 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 	}
 	value, err := marshal(v)
 	if err != nil {
-		return v, fmt.Errorf("mcpbridge.Once(%q) can remember only what becomes JSON: %w", key, err)
+		return v, fmt.Errorf("mcpbridge.Once(%q) can store only what JSON can represent: %w", key, err)
 	}
 	step.value = value
 	// The same value in every round: convert it to JSON and back in the first round too.
@@ -267,7 +267,7 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 func Require(ctx context.Context, needs *pb.InputRequired) error {
 	c := from(ctx)
 	if c == nil {
-		return errors.New("there is no call to require something of: pass on the context that the handler got")
+		return errors.New("the context is not that of a call: pass on the context of the handler")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -157,7 +157,7 @@ func notRepresentable(err error) error {
 		}
 	}
 	at := strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", ".")
-	return fmt.Errorf("%s is %s, which JSON cannot hold%s", shorten([]byte(cmp.Or(at, "the value"))), what, why)
+	return fmt.Errorf("%s is %s, which JSON cannot represent%s", shorten([]byte(cmp.Or(at, "the value"))), what, why)
 }
 
 // An output converts a T to a result.
@@ -183,7 +183,7 @@ func outputOf[T any]() (output[T], error) {
 	}
 	s, err := schemaOf(t, nil)
 	if err != nil {
-		return o, fmt.Errorf("it returns %s, which JSON cannot hold: %w", t, err)
+		return o, fmt.Errorf("it returns %s, which JSON cannot represent: %w", t, err)
 	}
 	n, err := compile(s)
 	if err != nil {
@@ -243,7 +243,7 @@ func contentsOf(v any, uri, mimeType string) (*Contents, error) {
 	case []byte:
 		c.Body, usual = &pb.ResourceContents_Blob{Blob: v}, "application/octet-stream"
 	case nil:
-		return nil, errors.New("a resource cannot hold nothing: return ErrNotFound if there is no such resource")
+		return nil, errors.New("a resource cannot be nil: return ErrNotFound if there is no such resource")
 	default:
 		content, err := marshal(v)
 		if err != nil {

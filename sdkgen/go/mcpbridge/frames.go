@@ -124,7 +124,7 @@ func (f *frames) handleFrame(kind byte, id uint32, payload []byte) error {
 	switch kind {
 	case frameCall:
 		if c != nil {
-			return fmt.Errorf("call %d is one that runs", id)
+			return fmt.Errorf("call %d is already running", id)
 		}
 		if f.draining {
 			return nil // The LAST frame has informed the bridge.
@@ -202,9 +202,9 @@ func (c *framedCall) Send(m *pb.CallToolResponse) error {
 // connection.
 func (f *frames) message(kind byte, id uint32, m proto.Message) error {
 	if size := proto.Size(m); size > maxMessage {
-		what := "what it was to say"
+		what := "the event"
 		if kind == frameResult {
-			what = "it was executed, and its answer"
+			what = "the call was executed, and its result"
 		}
 		return status.Errorf(codes.ResourceExhausted, "%s has %d bytes, more than the %d of a message", what, size,
 			maxMessage)

@@ -77,7 +77,7 @@ func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 		t.Fatalf("kind %d of call %d, %v", kind, id, err)
 	}
 	if codes.Code(s.GetCode()) != codes.ResourceExhausted ||
-		!strings.Contains(s.GetMessage(), "it was executed, and its answer has") {
+		!strings.Contains(s.GetMessage(), "the call was executed, and its result has") {
 		t.Errorf("got %v", s)
 	}
 	close(release)

@@ -208,7 +208,7 @@ func add[T any](d definition, t *table[T], v *T, at func(*T) string, changed kin
 	}
 	d.app.mu.Unlock()
 	if !ok {
-		d.wrong("it is there already, from %s", at(old))
+		d.wrong("it is already defined at %s", at(old))
 	}
 }
 

@@ -45,7 +45,7 @@ func Prompt[In, Out any](
 	case reflect.TypeFor[string](), reflect.TypeFor[*Message](), reflect.TypeFor[[]*Message](),
 		reflect.TypeFor[*pb.GetPromptResult]():
 	default:
-		p.wrong("it returns %s, and a prompt says string, *Message or []*Message", reflect.TypeFor[Out]())
+		p.wrong("it returns %s, and a prompt returns string, *Message or []*Message", reflect.TypeFor[Out]())
 		return
 	}
 	in, err := inputOf[In](name, "")

@@ -59,7 +59,7 @@ func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: typeSchemas})
 	if err != nil {
 		if field, of := notJSON(t, nil); of != nil {
-			return nil, fmt.Errorf("%s has a type that JSON cannot hold, %s; leave it out with `json:\"-\"`, or "+
+			return nil, fmt.Errorf("%s has a type that JSON cannot represent, %s; leave it out with `json:\"-\"`, or "+
 				"use another", cmp.Or(field, "the value"), of)
 		}
 		if of := selfContaining(t, nil); of != nil {
@@ -295,7 +295,7 @@ func tagNumber(s *jsonschema.Schema, value string, to **float64) error {
 		return fmt.Errorf("%q is not a number", value)
 	}
 	if !is(s, "integer", "number") {
-		return errors.New("it is for numbers; of text say minLen or maxLen, of lists minItems or maxItems")
+		return errors.New("it is for numbers; use minLen or maxLen for text, and minItems or maxItems for lists")
 	}
 	*to = &n
 	return nil

@@ -219,7 +219,7 @@ func run[T any](
 	}
 	if p, ok := errors.AsType[*panicError](err); ok && needs != nil {
 		logger().Error(fmt.Sprintf(
-			"%s: a handler panicked after it had asked; the error of a question is to be returned: %v", p.place(), p),
+			"%s: a handler panicked after a question; return the error of a question: %v", p.place(), p),
 			"stack", p.stack)
 	}
 	return result, needs, err

@@ -223,23 +223,23 @@ func TestResultsThatJSONCannotHold(t *testing.T) {
 		Owner any     `json:"owner"`
 	}
 	for want, v := range map[string]any{
-		"the value is NaN, which JSON cannot hold": math.NaN(),
-		"rows.1.price is NaN, which JSON cannot hold": M{
+		"the value is NaN, which JSON cannot represent": math.NaN(),
+		"rows.1.price is NaN, which JSON cannot represent": M{
 			"rows": []row{{Price: 1}, {Price: math.NaN()}},
 		},
-		"0.owner.pay is -Infinity, which JSON cannot hold": []row{{
+		"0.owner.pay is -Infinity, which JSON cannot represent": []row{{
 			1,
 			M{"pay": math.Inf(-1)},
 		}},
-		"0.owner is chan int, which JSON cannot hold": []row{{
+		"0.owner is chan int, which JSON cannot represent": []row{{
 			1,
 			make(chan int),
 		}},
-		"0.owner is sync.Mutex, which JSON cannot hold: Go struct has no exported fields": []row{{
+		"0.owner is sync.Mutex, which JSON cannot represent: Go struct has no exported fields": []row{{
 			1,
 			&sync.Mutex{},
 		}},
-		"0.owner is errors.errorString, which JSON cannot hold: Go struct has no exported fields": []row{{
+		"0.owner is errors.errorString, which JSON cannot represent: Go struct has no exported fields": []row{{
 			1,
 			errors.New("x"),
 		}},
@@ -258,7 +258,7 @@ func TestResultsThatJSONCannotHold(t *testing.T) {
 	typed := mcpbridge.New("test", "1")
 	tool(typed, "row", []row{{Price: math.Inf(1)}})
 	if called := mcpbridgetest.Call(t, typed, "row",
-		nil); called.Text() != "0.price is Infinity, which JSON cannot hold" {
+		nil); called.Text() != "0.price is Infinity, which JSON cannot represent" {
 		t.Errorf("got %s", called.Text())
 	}
 }
@@ -341,22 +341,22 @@ func TestMistakesInDefinitionsNameTheLine(t *testing.T) {
 	mcpbridge.Prompt(app, "p", "", func(context.Context, struct{}) (int, error) { return 0, nil })
 	lines := strings.Split(app.Err().Error(), "\n")
 	for i, want := range []string{
-		`tool "twice": it is there already, from tool_test.go:`,
+		`tool "twice": it is already defined at tool_test.go:`,
 		`tool "has space": a name is 1 to 128 letters, digits, '_', '-' and '.'`,
 		`tool "bytes": a tool cannot return bytes`,
-		`tool "channel": it returns chan int, which JSON cannot hold`,
+		`tool "channel": it returns chan int, which JSON cannot represent`,
 		`tool "with": its arguments: arguments have names, so they are a struct or a map, and not string`,
 		`field Days, schema:"mni=1": there is no mni; did you mean min?`,
-		`field City, schema:"min=1": it is for numbers; of text say minLen or maxLen`,
+		`field City, schema:"min=1": it is for numbers; use minLen or maxLen for text`,
 		`field Days, schema:"default=three": "three" is not of type integer`,
 		`field N, schema:"default=1": a default works in a struct and the structs in it`,
 		`tag must not begin with 'WORD='`,
-		`field In.Done has a type that JSON cannot hold, chan int; leave it out`,
+		`field In.Done has a type that JSON cannot represent, chan int; leave it out`,
 		`mcpbridge_test.treeNode contains itself, and has no schema here; use any in it`,
 		`resource "config": a URI begins with a scheme, such as file:///`,
 		`resource template "{+path}": a URI begins with a scheme, such as file:///`,
 		`there is no field for {ctiy}; did you mean City?`,
-		`prompt "p": it returns int, and a prompt says string, *Message or []*Message`,
+		`prompt "p": it returns int, and a prompt returns string, *Message or []*Message`,
 	} {
 		if i >= len(lines) || !strings.Contains(lines[i], want) || !strings.HasPrefix(lines[i], "tool_test.go:") {
 			t.Errorf("line %d: want %s, got\n%s", i, want, strings.Join(lines, "\n"))
