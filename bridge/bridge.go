@@ -86,7 +86,7 @@ type Event struct {
 	Log      *pb.LogMessage
 	// TaskStarted reports that a tool continues in the background.
 	TaskStarted *pb.TaskStarted
-	// Resumable is the request state with which a retry continues the Call, if it is Background. It stays in the bridge.
+	// Resumable is the request state with which a retry continues a Background Call. It stays in the bridge.
 	Resumable []byte
 	// Change is a notification of a Listen call.
 	Change *pb.ListenResponse

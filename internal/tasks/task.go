@@ -176,6 +176,9 @@ func (k *task) watch(w *watcher) bool {
 		k.watchers = map[*watcher]struct{}{}
 	}
 	k.watchers[w] = struct{}{}
+	if k.status != Working { // it may have changed since the caller last saw it
+		w.report(k.id, k.status)
+	}
 	return true
 }
 

@@ -177,8 +177,8 @@ func (t *Tasks) Update(call *bridge.Call, responses map[string]*pb.InputResponse
 	return err
 }
 
-// Watch calls report with the id and the status of a task of the caller whenever the task has changed, until stop is
-// called. It returns the ids of tasks that exist. report must not block.
+// Watch calls report with the id and the status of a task of the caller, now if the task is not working, and whenever
+// it has changed, until stop is called. It returns the ids of tasks that exist. report must not block.
 func (t *Tasks) Watch(call *bridge.Call, ids []string, report func(id, status string)) (found []string, stop func()) {
 	w := &watcher{report: report}
 	var watched []*task
