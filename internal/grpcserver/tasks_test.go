@@ -218,6 +218,9 @@ func TestListenReportsTasks(t *testing.T) {
 			if !slices.Equal(ack.GetTaskIds(), []string{id}) || ack.GetToolsListChanged() != tools {
 				t.Fatalf("acknowledged %v", ack)
 			}
+			if task := next().GetTaskChanged(); task.GetTaskId() != id || task.GetStatus() != "input_required" {
+				t.Fatalf("got %v, want the task, which has changed already", task)
+			}
 			if tools {
 				kit.Add("new")
 				if m := next(); m.GetToolsListChanged() == nil {
