@@ -129,6 +129,6 @@ class BridgeTest {
         "Broken.java:9: Broken.upload, parameter 1 (InputStream file): JSON cannot be converted to InputStream;"
             + " use text,";
     assertTrue(text.lines().anyMatch(line -> line.contains(want)), text);
-    assertTrue(text.contains("fix:   correct what it printed last on standard error"), text);
+    assertTrue(text.contains("fix:   correct the error that it printed last on standard error"), text);
   }
 }
