@@ -90,6 +90,10 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 	d, err := s.declarationFor(ctx, m)
 	switch {
 	case err == nil:
+		if err := checkTasks(call); err != nil {
+			x.refuse(m, err)
+			return nil, nil
+		}
 		return call, d
 	case s.isAbandoned(ctx):
 		x.end(head{}, nil)
@@ -274,10 +278,7 @@ func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	if m == bridge.CallTool {
 		call.Header = from.header
 	}
-	if err := checkNameHeader(from.header, call); err != nil {
-		return nil, err
-	}
-	return call, checkTasks(call)
+	return call, checkNameHeader(from.header, call)
 }
 
 // decode returns the call of a message for a caller.
