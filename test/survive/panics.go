@@ -109,7 +109,8 @@ var panicPoints = map[string]panicPoint{
 	},
 	"grpcserverAnswer": {file: "internal/grpcserver/grpcserver.go", line: "h, err := s.handler(ctx)", ends: true},
 	"grpcserverHandled": {
-		file: "internal/grpcserver/grpcserver.go", line: "res, err := s.o.Tasks.HandlerOf(call, h).Handle(ctx, call, emit)",
+		file:  "internal/grpcserver/grpcserver.go",
+		line:  "res, err := s.o.Tasks.HandlerOf(call, h).Handle(ctx, call, emit)",
 		after: true, ends: true,
 	},
 	"routerRoute":   {file: "internal/router/router.go", line: "switch req := call.Request.(type) {"},
