@@ -13,10 +13,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
-// journalVar is the environment variable with the backend's journal. If it is set, this program is the backend.
+// journalVar is the environment variable with the backend's journal. If it is set, this program is the backend, which
+// writes a line to the journal for each call.
 const journalVar = "ATTACK_JOURNAL"
 
-// tools have a line in the journal for every call, and for everything that comes with it.
+// echoSchema requires a header for the argument n.
 const echoSchema = `{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}}`
 
 func backend(journal string) int {
@@ -37,32 +38,32 @@ func backend(journal string) int {
 	}
 	app := mcpbridge.New("attacked", "1")
 	for _, name := range []string{"echo", "secret"} {
-		mcpbridge.Tool(app, name, "Say the same", func(ctx context.Context, in json.RawMessage) (string, error) {
+		mcpbridge.Tool(app, name, "Return its input", func(ctx context.Context, in json.RawMessage) (string, error) {
 			begin(ctx, name)
 			return string(in), nil
 		}, mcpbridge.InputSchema(echoSchema))
 	}
-	mcpbridge.Tool(app, "hang", "Wait to be cancelled", func(ctx context.Context, _ struct{}) (string, error) {
+	mcpbridge.Tool(app, "hang", "Wait to be canceled", func(ctx context.Context, _ struct{}) (string, error) {
 		begin(ctx, "hang")
 		<-ctx.Done()
-		note("cancelled hang")
+		note("canceled hang")
 		return "", ctx.Err()
 	})
 	ask := func(ctx context.Context, _ json.RawMessage) (string, error) {
 		begin(ctx, "ask")
 		if len(mcpbridge.State(ctx)) > 0 {
-			return "gone on", nil
+			return "resumed", nil
 		}
 		return "", mcpbridge.Require(ctx,
 			&pb.InputRequired{RequestState: []byte("a state"), InputRequests: []*pb.InputRequest{
 				{Key: "name", Request: &pb.InputRequest_Elicit{
 					Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-						Message: "who?", RequestedSchema: `{"type":"object","properties":{"name":{"type":"string"}}}`,
+						Message: "name?", RequestedSchema: `{"type":"object","properties":{"name":{"type":"string"}}}`,
 					}}},
 				}},
 			}})
 	}
-	mcpbridge.Tool(app, "ask", "Ask the user", ask, mcpbridge.InputSchema(`{"type":"object"}`))
-	mcpbridge.Tool(app, "ask2", "Ask the user as well", ask, mcpbridge.InputSchema(`{"type":"object"}`))
+	mcpbridge.Tool(app, "ask", "Request input", ask, mcpbridge.InputSchema(`{"type":"object"}`))
+	mcpbridge.Tool(app, "ask2", "Request input, too", ask, mcpbridge.InputSchema(`{"type":"object"}`))
 	return app.Run()
 }

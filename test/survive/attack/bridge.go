@@ -21,16 +21,16 @@ import (
 	"time"
 )
 
-// A bridge is a running mcpbridge with the counting backend.
+// A bridge is a running mcpbridge with the backend of this program.
 type bridge struct {
 	name    string
 	dir     string
 	addr    string // of HTTP
 	ops     string // of probes
-	grpc    string // a socket
+	grpc    string // path of the socket
 	journal string
-	token   string      // of who calls
-	tls     *tls.Config // of who calls, where HTTP has TLS
+	token   string      // of valid requests
+	tls     *tls.Config // of clients, if HTTP uses TLS
 	in      io.WriteCloser
 	out     *bufio.Reader
 	cmd     *exec.Cmd
@@ -39,8 +39,8 @@ type bridge struct {
 	mu  sync.Mutex
 	log []byte
 
-	fds int // when it was at rest
-	rss int // KiB
+	fds int // baseline of open files
+	rss int // baseline of memory in KiB
 
 	sse      *eventStream
 	sessions map[string]string
@@ -60,7 +60,7 @@ var (
         - {token: "${env:BOB_TOKEN}", subject: bob, scopes: [tools]}
       scopes: [tools]`,
 		"limits":  "",
-		"slow":    "", // what goes on while other rows run is nobody else's
+		"slow":    "", // for rows that run concurrently with others
 		"flooded": "",
 		"flooded-tls": `
     tls: {cert: cert.pem, key: key.pem}`,
@@ -150,7 +150,7 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 				break
 			}
 		}
-		_ = b.cmd.Wait() // ProcessState says how it ended
+		_ = b.cmd.Wait() // stop checks ProcessState
 	}()
 	if strings.HasPrefix(name, "auth") {
 		b.token = aliceToken
@@ -167,9 +167,9 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 		b.addr = u.Host
 		return b, nil
 	case <-b.done:
-		return nil, fmt.Errorf("%s: mcpbridge ended: %s", name, b.logged())
+		return nil, fmt.Errorf("%s: mcpbridge exited during startup: %s", name, b.logged())
 	case <-time.After(30 * time.Second):
-		return nil, errors.Join(fmt.Errorf("%s: mcpbridge was not ready in 30 s: %s", name, b.logged()), b.stop())
+		return nil, errors.Join(fmt.Errorf("%s: mcpbridge was not ready within 30 s: %s", name, b.logged()), b.stop())
 	}
 }
 
@@ -205,16 +205,16 @@ func (b *bridge) stop() error {
 	if b.in != nil {
 		b.in.Close()
 	}
-	_ = syscall.Kill(b.cmd.Process.Pid, syscall.SIGTERM) // it may have ended
+	_ = syscall.Kill(b.cmd.Process.Pid, syscall.SIGTERM) // may have exited
 	select {
 	case <-b.done:
 	case <-time.After(40 * time.Second):
 		_ = syscall.Kill(b.cmd.Process.Pid, syscall.SIGKILL)
 		<-b.done
-		return errors.New(b.name + ": did not end within 40 s of SIGTERM")
+		return errors.New(b.name + ": did not exit within 40 s of SIGTERM")
 	}
 	if code := b.cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("%s: ended with %v", b.name, b.cmd.ProcessState)
+		return fmt.Errorf("%s: exited with %v", b.name, b.cmd.ProcessState)
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (b *bridge) stop() error {
 func (b *bridge) calls() int { return b.count("call ") }
 
 func (b *bridge) count(prefix string) int {
-	data, _ := os.ReadFile(b.journal) // before the backend starts there is none
+	data, _ := os.ReadFile(b.journal) // does not exist before the backend starts
 	n := 0
 	for line := range strings.Lines(string(data)) {
 		if strings.HasPrefix(line, prefix) {
@@ -235,7 +235,7 @@ func (b *bridge) count(prefix string) int {
 
 // openFiles returns the number of open files of the bridge.
 func (b *bridge) openFiles() int {
-	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid)) // it may have ended, which alive tells
+	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid)) // alive reports whether it exited
 	return len(all)
 }
 
@@ -262,8 +262,8 @@ func (b *bridge) memory() int {
 	return 0
 }
 
-// rest records the open files and the memory of the idle bridge.
-func (b *bridge) rest() { b.fds, b.rss = b.openFiles(), b.memory() }
+// setBaseline records the open files and the memory of the idle bridge.
+func (b *bridge) setBaseline() { b.fds, b.rss = b.openFiles(), b.memory() }
 
 // most is the tolerated growth of memory per row, in KiB.
 const most = 192 << 10
@@ -271,29 +271,29 @@ const most = 192 << 10
 // settled returns an error if a row leaked files or memory.
 func (b *bridge) settled() error {
 	if !b.alive() {
-		return fmt.Errorf("%s: the bridge has ended: %v", b.name, b.cmd.ProcessState)
+		return fmt.Errorf("%s: the bridge exited: %v", b.name, b.cmd.ProcessState)
 	}
 	end := time.Now().Add(3 * time.Second)
 	for b.openFiles() > b.fds {
 		if time.Now().After(end) {
-			return fmt.Errorf("%s: %d files are open, and %d were before: %q", b.name, b.openFiles(), b.fds, b.names())
+			return fmt.Errorf("%s: got %d open files, want at most %d: %q", b.name, b.openFiles(), b.fds, b.names())
 		}
-		time.Sleep(5 * time.Millisecond) // nothing tells when a socket is closed
+		time.Sleep(5 * time.Millisecond) // the closing of a socket causes no event
 	}
 	if rss := b.memory(); rss > b.rss+most {
-		return fmt.Errorf("%s: takes %d KiB of memory, and %d before", b.name, rss, b.rss)
+		return fmt.Errorf("%s: got %d KiB of memory, before the row %d KiB", b.name, rss, b.rss)
 	}
 	return nil
 }
 
-// sound returns an error if a client could forge a line of the log.
-func (b *bridge) sound() error {
+// checkLog returns an error if the log contains a forged line.
+func (b *bridge) checkLog() error {
 	for line := range strings.Lines(string(b.logged())) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.ContainsFunc(line,
 			func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x9b || r == 0x2028 || r == 0x202e }) ||
 			!json.Valid([]byte(line)) {
-			return fmt.Errorf("%s: a line of the log is not ours: %.200q", b.name, line)
+			return fmt.Errorf("%s: invalid line in the log: %.200q", b.name, line)
 		}
 		if len(line) > 9<<10 {
 			return fmt.Errorf("%s: a line of the log has %d bytes", b.name, len(line))

@@ -13,13 +13,13 @@ import (
 // canary returns a unique secret.
 func canary(of string) string { return "canary-" + of + "-" + rand.Text() }
 
-// carolCanary is in a claim, which only backends may receive.
+// carolCanary is the value of a claim, which only backends may receive.
 var carolCanary = canary("carol")
 
 func unquote(s string) (string, error) { return strconv.Unquote(`"` + s + `"`) }
 
-// leaks searches for secrets in the log, in the backend's journal, and in what other users can read about the
-// processes.
+// leaks searches for secrets in the log, in the backend's journal, in the environments of child processes, and in files
+// of /proc that other users can read.
 func (r *rig) leaks(b *bridge) error {
 	secrets := []string{aliceToken, bobToken, "canary-of-a-row"}
 	where := map[string][]byte{"the log": b.logged()}
@@ -27,7 +27,7 @@ func (r *rig) leaks(b *bridge) error {
 	if err != nil {
 		return err
 	}
-	where["what the backend saw"] = journal
+	where["the backend's journal"] = journal
 	procs := []string{strconv.Itoa(b.cmd.Process.Pid)}
 	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", b.cmd.Process.Pid))
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *rig) leaks(b *bridge) error {
 	for _, file := range children {
 		list, err := os.ReadFile(file)
 		if err != nil {
-			continue // a thread that has ended
+			continue // the thread has exited
 		}
 		for pid := range strings.FieldsSeq(string(list)) {
 			found++
@@ -50,7 +50,7 @@ func (r *rig) leaks(b *bridge) error {
 		}
 	}
 	if found == 0 {
-		return fmt.Errorf("no child is seen, so that nothing is known of its environment")
+		return fmt.Errorf("the bridge has no child process whose environment could be checked")
 	}
 	for _, pid := range procs {
 		for _, name := range []string{"cmdline", "comm"} {
@@ -66,13 +66,13 @@ func (r *rig) leaks(b *bridge) error {
 		for _, s := range secrets {
 			if bytes.Contains(data, []byte(s)) {
 				r.leaked++
-				return fmt.Errorf("a secret is in %s", place)
+				return fmt.Errorf("%s contains a secret", place)
 			}
 		}
 	}
 	if bytes.Contains(where["the log"], []byte(carolCanary)) {
 		r.leaked++
-		return fmt.Errorf("a claim is in the log")
+		return fmt.Errorf("the log contains a claim")
 	}
 	return nil
 }

@@ -114,12 +114,12 @@ type flooded struct {
 	dial   func() (net.Conn, error)
 	fields [][2]string
 	call   []byte
-	good   func() error // what others do there
+	good   func() error // a request of another client
 	close  func()
 }
 
-// floodFrames floods a port for two seconds, and returns whether other clients are served and the maximum number of
-// concurrent calls of the backend.
+// floodFrames floods a port for two seconds. It fails if requests of other clients fail, the log does not report the
+// flood, or the backend receives too many concurrent calls.
 func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	var target *flooded
 	if b.tls != nil {
@@ -131,7 +131,7 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 		}
 	}
 	defer target.close()
-	before, err := pace(ctx, time.Second, target.good)
+	before, err := sendLoad(ctx, time.Second, target.good)
 	if err != nil {
 		return "", err
 	}
@@ -140,33 +140,32 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 	var wg sync.WaitGroup
 	var frames, connections int
 	wg.Go(func() { frames, connections = target.flood(flooding, floods[arg]) })
-	during, err := pace(flooding, 2*time.Second, target.good)
+	during, err := sendLoad(flooding, 2*time.Second, target.good)
 	wg.Wait()
 	if err != nil {
-		return "", fmt.Errorf("others meanwhile: %w", err)
+		return "", fmt.Errorf("other clients during the flood: %w", err)
 	}
 	most, err := b.atATime()
-	r.say("B08 %s, %s: %d frames on %d connections; others: %s before, %s during; %d calls of the backend at a time",
+	r.printf("B08 %s, %s: %d frames on %d connections; other clients: %s before, %s during; %d concurrent calls",
 		b.name, arg, frames, connections, before, during, most)
 	switch {
 	case err != nil:
 		return "", err
 	case frames == 0:
-		return "", errors.New("nothing was sent")
-	case during.done*100 < during.asked*95:
-		return "", fmt.Errorf("others had %s before, and %s during: %w", before, during, during.first)
+		return "", errors.New("no frame was sent")
+	case during.done*100 < during.sent*95:
+		return "", fmt.Errorf("other clients: %s before, %s during: %w", before, during, during.first)
 	case frames > floodFramesEach*(connections+1) &&
 		!bytes.Contains(b.logged(), []byte("its client sent too many HTTP/2 frames")):
-		return "", fmt.Errorf("%d frames were taken on %d connections, and the log has no line about them", frames,
+		return "", fmt.Errorf("the bridge read %d frames on %d connections, and did not log the flood", frames,
 			connections)
 	case most > floodedCalls+ending:
-		return "", fmt.Errorf("the backend had %d calls at a time, and %d are the most", most, floodedCalls)
+		return "", fmt.Errorf("the backend had %d concurrent calls, the limit is %d", most, floodedCalls)
 	}
 	return "held", nil
 }
 
-// onlyPings opens as many connections as arg says, sends a PING on each, and returns whether other clients are
-// served.
+// onlyPings opens arg connections, and sends a PING on each. It fails if the request of another client fails.
 func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -191,14 +190,14 @@ func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, e
 		all = append(all, c)
 		f := http2.NewFramer(c, nil)
 		if _, err := io.WriteString(c, http2.ClientPreface); err == nil {
-			_ = errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{1})) // it may have given way already
+			_ = errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{1})) // it may be closed for a newer one
 		}
 	}
 	if err := target.good(); err != nil {
-		return "", fmt.Errorf("others: %w", err)
+		return "", fmt.Errorf("another client: %w", err)
 	}
 	if !bytes.Contains(b.logged(), []byte("too many gRPC connections")) {
-		return "", errors.New("the log has no line about it")
+		return "", errors.New("the bridge did not log the number of connections")
 	}
 	return "held", nil
 }
@@ -226,7 +225,7 @@ func (b *bridge) grpcPort(ctx context.Context) (*flooded, error) {
 		},
 		call: append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...),
 		good: func() error {
-			ctx, cancel := context.WithTimeout(ctx, patience)
+			ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 			defer cancel()
 			a, err := health.Check(ctx, &healthpb.HealthCheckRequest{})
 			if err == nil && a.Status != healthpb.HealthCheckResponse_SERVING {
@@ -243,7 +242,7 @@ func (b *bridge) httpsPort() *flooded {
 	config := b.tls.Clone()
 	config.NextProtos = []string{"h2"}
 	transport := &http.Transport{TLSClientConfig: b.tls.Clone(), ForceAttemptHTTP2: true}
-	client := &http.Client{Transport: transport, Timeout: patience}
+	client := &http.Client{Transport: transport, Timeout: responseTimeout}
 	const body = `{"jsonrpc":"2.0","id":1,"method":"nothing","params":{` + modernMeta + `}}`
 	return &flooded{
 		dial: func() (net.Conn, error) { return tls.Dial("tcp", b.addr, config) },
@@ -297,7 +296,7 @@ func (to *flooded) flood(ctx context.Context, write func(*flooder) error) (frame
 		drained := make(chan struct{})
 		go func() { // ends with the connection
 			defer close(drained)
-			_, _ = io.Copy(io.Discard, c) // any end will do
+			_, _ = io.Copy(io.Discard, c) // until the connection ends
 			c.Close()
 		}()
 		f := &flooder{Framer: http2.NewFramer(c, c), fields: to.fields, call: to.call, next: 1}
@@ -331,7 +330,7 @@ func (b *bridge) atATime() (int, error) {
 		case strings.HasPrefix(line, "call hang"):
 			now++
 			most = max(most, now)
-		case strings.HasPrefix(line, "cancelled hang"):
+		case strings.HasPrefix(line, "canceled hang"):
 			now--
 		}
 	}

@@ -71,7 +71,7 @@ func newIssuer() (*issuer, error) {
 		ReadHeaderTimeout: time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(keys) // whoever does not read it has no keys
+			_, _ = w.Write(keys) // a client that disconnects needs none
 		}),
 	}
 	go func() { // ends with close
@@ -86,8 +86,8 @@ func (i *issuer) close() {
 	<-i.ended
 }
 
-// jwt issues a token with changes: "alg=", "kid=", "sign=", "header.x=JSON", "exp=SECONDS from now", "-claim",
-// "claim=JSON or text".
+// jwt issues a token with changes: "alg=NAME", "kid=ID", "sign=KEY", "header.NAME=JSON", "exp=SECONDS" from now (also
+// nbf and iat), "-CLAIM" removes a claim, "CLAIM=JSON or text" sets it.
 func (i *issuer) jwt(changes ...string) (string, error) {
 	now := time.Now()
 	header := map[string]any{"alg": "RS256", "kid": "r", "typ": "JWT"}
@@ -144,7 +144,7 @@ func (i *issuer) jwt(changes ...string) (string, error) {
 		r, s, serr := ecdsa.Sign(rand.Reader, i.ec, sum[:])
 		err = serr
 		sig = append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
-	case "hmac": // with what everybody knows: the public key
+	case "hmac": // with the public key as the secret
 		der, derr := x509.MarshalPKIXPublicKey(&i.rsa.PublicKey)
 		err = derr
 		mac := hmac.New(sha256.New, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
@@ -152,7 +152,7 @@ func (i *issuer) jwt(changes ...string) (string, error) {
 		sig = mac.Sum(nil)
 	case "none":
 	default:
-		err = fmt.Errorf("there is no way %q to sign", sign)
+		err = fmt.Errorf("unknown signature %q", sign)
 	}
 	return text + "." + b64.EncodeToString(sig), err
 }

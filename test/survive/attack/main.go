@@ -1,11 +1,10 @@
-// Command attack runs every row of attacks.yaml against the real bridge, and reports their number and those that fail.
+// Command attack runs the rows of attacks.yaml against the real bridge, and reports those that fail.
 //
 //	go run ./attack -bin ../../bin/mcpbridge [-only C01,F] [-v] [-keep]
 //
-// After each input, the process must run, the next request in the same place must be answered, the backend must have
-// received the expected number of calls (usually none), and no file and no memory may be leaked. At the end, no
-// client may have forged a line of the logs, and no secret may have leaked anywhere. A row that cannot be run fails.
-// The exit code is 1 if a row fails.
+// After each input, the process must run, the next request on the same connection must succeed, the backend must have
+// received the expected number of calls (usually none), and no file and no memory may have leaked. At the end, no log
+// may contain a forged line, and no output a secret. A row that cannot run fails. The exit code is 1 if a row fails.
 package main
 
 import (
@@ -24,7 +23,7 @@ import (
 	"time"
 )
 
-// The secrets are random in each run, so that a leaked one is of this run.
+// The secrets are random, so that a secret that is found was leaked in this run.
 var (
 	aliceToken = canary("alice")
 	bobToken   = canary("bob")
@@ -53,19 +52,19 @@ type rig struct {
 
 	mu     sync.Mutex // guards what follows
 	checks int
-	places int // that were searched for secrets
-	leaked int // of them
+	places int // searched for secrets
+	leaked int // places that contain a secret
 	failed []string
 }
 
-// say prints a line.
-func (r *rig) say(format string, args ...any) {
+// printf prints a line.
+func (r *rig) printf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Printf(format+"\n", args...)
 }
 
-// check counts a check, which fails if there is an error.
+// check counts a check, and reports it as failed if err is not nil.
 func (r *rig) check(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,11 +79,11 @@ func (r *rig) check(what string, err error) {
 
 func run(ctx context.Context) error {
 	r := &rig{bridges: map[string]*bridge{}}
-	only := flag.String("only", "", "ids or letters of the rows to run, with commas between them")
-	keep := flag.Bool("keep", false, "keep what the bridges wrote")
-	flag.StringVar(&r.bin, "bin", "../../bin/mcpbridge", "the bridge")
-	flag.StringVar(&r.root, "root", "../..", "the repository, where Go tests are")
-	flag.BoolVar(&r.verbose, "v", false, "name every check")
+	only := flag.String("only", "", "comma-separated ids or letters of the rows to run")
+	keep := flag.Bool("keep", false, "keep the files of the bridges")
+	flag.StringVar(&r.bin, "bin", "../../bin/mcpbridge", "the mcpbridge to attack")
+	flag.StringVar(&r.root, "root", "../..", "the repository, which has the Go tests")
+	flag.BoolVar(&r.verbose, "v", false, "print every check")
 	flag.Parse()
 	t, err := load(attacks)
 	if err != nil {
@@ -94,7 +93,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if *keep {
-		fmt.Println("what is written is in", r.dir)
+		fmt.Println("files are in", r.dir)
 	} else {
 		defer os.RemoveAll(r.dir)
 	}
@@ -120,7 +119,7 @@ func run(ctx context.Context) error {
 	proofs.Wait()
 	for _, name := range bridgeNames {
 		b := r.bridges[name]
-		r.check("log of "+name, b.sound())
+		r.check("log of "+name, b.checkLog())
 		r.check("secrets in "+name, r.leaks(b))
 	}
 	for _, name := range bridgeNames {
@@ -136,7 +135,7 @@ func run(ctx context.Context) error {
 	fmt.Printf("S1 rows %d, checks %d, failed %d in %d rows, %.0f s\n", len(rows), r.checks, len(r.failed), len(ids),
 		time.Since(began).Seconds())
 	if len(r.failed) > 0 {
-		return errors.New("not every attack is held off")
+		return errors.New("some rows failed")
 	}
 	return nil
 }
@@ -167,22 +166,22 @@ func (r *rig) startAll(ctx context.Context) error {
 			if !b.serves(e) || strings.HasSuffix(e, "-get") || strings.HasSuffix(e, "-delete") {
 				continue
 			}
-			// Use everything once, so that permanent files are open, and to check the harmless requests of the rows.
+			// Use each endpoint once: this opens permanent files, and checks the valid requests of the rows.
 			o, err := b.attack(e, in, r.funcs)
 			if err != nil || e != "well-known" && !strings.HasSuffix(e, "z") && !o.is(of(in.Expect, e)) {
-				return fmt.Errorf("%s, %s: before any attack: %s, %w: %s", name, e, o, err, b.logged())
+				return fmt.Errorf("%s, %s: before the attacks: %s, %w: %s", name, e, o, err, b.logged())
 			}
 		}
-		if name == "auth" { // so that the keys are known, and the connection to their issuer is open
+		if name == "auth" { // fetches the keys of the issuer
 			token, err := r.issuer.jwt()
 			if err != nil {
 				return err
 			}
-			if o, _, err := b.say("echo", callOf("echo", "{}", ""), token); err != nil || !o.is("200 result") {
-				return fmt.Errorf("auth, with a token: before any attack: %s, %w: %s", o, err, b.logged())
+			if o, _, err := b.callTool("echo", callOf("echo", "{}", ""), token); err != nil || !o.is("200 result") {
+				return fmt.Errorf("auth, with a token: before the attacks: %s, %w: %s", o, err, b.logged())
 			}
 		}
-		b.rest()
+		b.setBaseline()
 	}
 	return nil
 }
@@ -203,7 +202,7 @@ func (b *bridge) serves(endpoint string) bool {
 	case b.in != nil || endpoint == "bridge":
 		return false
 	case b.tls != nil:
-		return strings.HasSuffix(endpoint, "z") // the others speak no TLS
+		return strings.HasSuffix(endpoint, "z") // the rows do not use TLS
 	case endpoint == "well-known":
 		return b.name == "auth"
 	}
@@ -218,7 +217,7 @@ func (r *rig) runRow(ctx context.Context, row *Row, slow *sync.WaitGroup) {
 	used := map[*bridge]bool{}
 	for n, in := range row.inputs() {
 		if len(in.Expect) == 0 {
-			continue // tests prove it
+			continue // Go tests prove it
 		}
 		for _, e := range endpoints {
 			want := of(in.Expect, e)
@@ -232,7 +231,7 @@ func (r *rig) runRow(ctx context.Context, row *Row, slow *sync.WaitGroup) {
 			for _, name := range names {
 				b := r.bridges[name]
 				if b == nil {
-					r.check(row.ID, fmt.Errorf("there is no bridge %q", name))
+					r.check(row.ID, fmt.Errorf("unknown bridge %q", name))
 					continue
 				}
 				if e != "bridge" && !b.serves(e) {
@@ -259,30 +258,30 @@ func (r *rig) runRow(ctx context.Context, row *Row, slow *sync.WaitGroup) {
 	}
 }
 
-// verdict returns an error if an outcome is not the expected one.
+// verdict returns an error unless the outcome is the expected one.
 func (r *rig) verdict(b *bridge, in *Input, o outcome, err error, want string, calls int) error {
 	switch {
 	case !b.alive():
-		return fmt.Errorf("the bridge has ended: %.2000s", b.logged())
+		return fmt.Errorf("the bridge exited: %.2000s", b.logged())
 	case err != nil:
 		return fmt.Errorf("%w (%s)", err, o)
 	case !o.is(want):
-		return fmt.Errorf("got %s, want %s: %.300s", o, want, o.said)
+		return fmt.Errorf("got %s, want %s: %.300s", o, want, o.message)
 	case in.Calls >= 0 && calls != in.Calls:
-		return fmt.Errorf("the backend saw %d calls, want %d", calls, in.Calls)
+		return fmt.Errorf("the backend received %d calls, want %d", calls, in.Calls)
 	case in.Has != "" && !strings.Contains(strings.ToLower(o.header), strings.ToLower(in.Has)):
-		return fmt.Errorf("the answer lacks %q: %s", in.Has, o.header)
+		return fmt.Errorf("the response header lacks %q: %s", in.Has, o.header)
 	case in.Lacks != "" && strings.Contains(strings.ToLower(o.header), strings.ToLower(in.Lacks)):
-		return fmt.Errorf("the answer has %q: %s", in.Lacks, o.header)
+		return fmt.Errorf("the response header has %q: %s", in.Lacks, o.header)
 	}
 	return nil
 }
 
-// script runs a script of the table. A missing one fails.
+// script runs a script of the table. An unknown script fails.
 func (r *rig) script(ctx context.Context, what string, b *bridge, endpoint string, in *Input, want string) {
 	f := scripts[in.Do]
 	if f == nil {
-		r.check(what, fmt.Errorf("there is no script %q", in.Do))
+		r.check(what, fmt.Errorf("unknown script %q", in.Do))
 		return
 	}
 	before := b.calls()

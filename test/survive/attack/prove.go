@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// prove runs the Go tests that rows name, package by package, concurrently with the other rows. A test that does not
-// exist, is skipped or fails makes its row fail.
+// prove runs the Go tests that rows name, package by package, concurrently with the other rows. A row fails if one of
+// its tests fails, is skipped or does not exist.
 func (r *rig) prove(ctx context.Context, rows []Row) *sync.WaitGroup {
 	byPackage := map[string]map[string][]string{} // the rows, by package and test
 	for i := range rows {
@@ -49,7 +49,7 @@ func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]s
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	ended := map[string]string{}
-	said := map[string]string{}
+	output := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		var e struct{ Action, Test, Output string }
 		if json.Unmarshal([]byte(line), &e) != nil {
@@ -63,7 +63,7 @@ func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]s
 		case "pass", "fail", "skip":
 			ended[e.Test] = e.Action
 		case "output":
-			said[e.Test] += e.Output
+			output[e.Test] += e.Output
 		}
 	}
 	for name, ids := range tests {
@@ -71,9 +71,9 @@ func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]s
 		switch ended[name] {
 		case "pass":
 		case "":
-			why = fmt.Errorf("there is no such test: %w %.500s", errors.Join(err), stderr.String())
+			why = fmt.Errorf("the test did not run: %w %.500s", errors.Join(err), stderr.String())
 		default:
-			why = fmt.Errorf("the test ended with %s: %.1000s", ended[name], said[name])
+			why = fmt.Errorf("the test ended with %s: %.1000s", ended[name], output[name])
 		}
 		for _, id := range ids {
 			r.check(id+" "+pkg+" "+name, why)

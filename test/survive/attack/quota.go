@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// callsLimit makes calls of one session, caller or backend up to the limit and one beyond it, all but the last of
-// which hang, and then one of another session or caller.
+// callsLimit makes calls of one session, caller or backend that hang, up to its limit. It returns the outcomes of
+// further calls: just below, at and above the limit, and of another session or caller.
 func callsLimit(ctx context.Context, _ *rig, b *bridge, endpoint, arg string) (found string, err error) {
 	whose, number, _ := strings.Cut(arg, " ")
 	most, err := strconv.Atoi(number)
@@ -24,13 +24,13 @@ func callsLimit(ctx context.Context, _ *rig, b *bridge, endpoint, arg string) (f
 	}
 	var all []string
 	var open []io.Closer
-	cancelled := b.count("cancelled ")
+	canceled := b.count("canceled ")
 	defer func() {
 		for _, c := range open {
 			c.Close()
 		}
-		// A call outlives its connection, but not its session.
-		err = errors.Join(err, end(), until(ctx, func() bool { return b.count("cancelled ") == cancelled+len(open) }))
+		// The end of its session cancels a call; the end of its connection does not.
+		err = errors.Join(err, end(), until(ctx, func() bool { return b.count("canceled ") == canceled+len(open) }))
 	}()
 	for n := range most + 1 {
 		if n > 0 {
@@ -44,14 +44,14 @@ func callsLimit(ctx context.Context, _ *rig, b *bridge, endpoint, arg string) (f
 		if name == "" {
 			continue
 		}
-		a, err := ask(b.addr, mine("echo", 0))
+		a, err := roundTrip(b.addr, mine("echo", 0))
 		if err != nil {
 			return "", err
 		}
 		if a.StatusCode == http.StatusServiceUnavailable && a.Header.Get("Retry-After") == "" {
-			return "", errors.New("there is no Retry-After")
+			return "", errors.New("the response has no Retry-After")
 		}
-		all = append(all, name+told(a))
+		all = append(all, name+callOutcome(a))
 	}
 	if whose == "backend" {
 		return strings.Join(all, " "), nil
@@ -60,25 +60,25 @@ func callsLimit(ctx context.Context, _ *rig, b *bridge, endpoint, arg string) (f
 	if err != nil {
 		return "", err
 	}
-	a, err := ask(b.addr, others("echo", 0))
+	a, err := roundTrip(b.addr, others("echo", 0))
 	if err != nil {
 		return "", err
 	}
-	return strings.Join(append(all, "other-"+told(a)), " "), endOther()
+	return strings.Join(append(all, "other-"+callOutcome(a)), " "), endOther()
 }
 
-// told returns the outcome of a call: its status, or that it has a result.
-func told(a *answer) string {
+// callOutcome returns "result" or the HTTP status of a call.
+func callOutcome(a *answer) string {
 	if a.StatusCode == http.StatusOK && strings.Contains(string(a.body), `"result"`) {
 		return "result"
 	}
 	return strconv.Itoa(a.StatusCode)
 }
 
-// quotaOf returns a function that makes calls of a session or caller of its own, and one that ends it.
-func (b *bridge) quotaOf(whose, endpoint,
-	token string,
-) (call func(tool string, n int) *request, end func() error, err error) {
+// quotaOf returns a function that makes calls of a new session or of a caller, and one that ends the session.
+func (b *bridge) quotaOf(whose, endpoint, token string) (
+	call func(tool string, n int) *request, end func() error, err error,
+) {
 	q := func(body, tool string) *request {
 		r := b.plain(body)
 		r.set("Mcp-Protocol-Version", revision(endpoint))
@@ -111,7 +111,7 @@ func (b *bridge) quotaOf(whose, endpoint,
 	}, nil
 }
 
-// hang makes a call that hangs, and returns its connection when the backend has received it.
+// hang makes a call that hangs, waits until the backend has received it, and returns its connection.
 func (b *bridge) hang(ctx context.Context, r *request) (io.Closer, error) {
 	before := b.calls()
 	l, err := dial(b.addr)

@@ -33,8 +33,8 @@ func initialize(rev string) string {
 }
 
 // base returns a valid request of an endpoint, with the session or stream that it needs.
-func (b *bridge) base(endpoint string) (*request, speech, error) {
-	s := speech{Addr: b.addr, Target: "/mcp"}
+func (b *bridge) base(endpoint string) (*request, templateData, error) {
+	s := templateData{Addr: b.addr, Target: "/mcp"}
 	r := &request{method: http.MethodPost, header: []string{"Host: " + b.addr}}
 	if b.token != "" {
 		r.set("Authorization", "Bearer "+b.token)
@@ -108,7 +108,7 @@ func (b *bridge) session(endpoint string) (string, error) {
 }
 
 func (b *bridge) newSession(rev string) (string, error) {
-	a, err := ask(b.addr, b.plain(initialize(rev)))
+	a, err := roundTrip(b.addr, b.plain(initialize(rev)))
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func (b *bridge) newSession(rev string) (string, error) {
 	}
 	ready := b.plain(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	ready.set("Mcp-Session-Id", id)
-	if a, err = ask(b.addr, ready); err != nil {
+	if a, err = roundTrip(b.addr, ready); err != nil {
 		return "", err
 	}
 	if a.StatusCode != http.StatusAccepted {
@@ -146,7 +146,7 @@ func (b *bridge) openSSE() error {
 	for _, body := range []string{initialize("2024-11-05"), `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
 		post := b.plain(body)
 		post.line = "POST " + e.endpoint + " HTTP/1.1"
-		if a, err := ask(b.addr, post); err != nil || a.StatusCode != http.StatusAccepted {
+		if a, err := roundTrip(b.addr, post); err != nil || a.StatusCode != http.StatusAccepted {
 			return fmt.Errorf("HTTP+SSE: %w %v", err, a)
 		}
 	}
@@ -161,7 +161,7 @@ func (b *bridge) host(endpoint string) string {
 	return b.addr
 }
 
-// attack sends one input to an endpoint, and then a harmless request in the same place.
+// attack sends one input to an endpoint, and then a valid request on the same connection.
 func (b *bridge) attack(endpoint string, in *Input, funcs template.FuncMap) (outcome, error) {
 	if strings.HasPrefix(endpoint, "stdio") {
 		return b.attackStdio(in, funcs)
@@ -209,14 +209,14 @@ func (b *bridge) attack(endpoint string, in *Input, funcs template.FuncMap) (out
 	default:
 		o = a.outcome()
 		if a.Header.Get("Access-Control-Allow-Origin") == "*" && endpoint != "well-known" {
-			return o, errors.New("the answer may be read by every page: Access-Control-Allow-Origin is *")
+			return o, errors.New("the response allows every origin: Access-Control-Allow-Origin is *")
 		}
 	}
 	if a != nil && (bytes.Contains(a.body, []byte(aliceToken)) || strings.Contains(o.header, aliceToken)) {
-		return o, errors.New("the answer has the caller's token")
+		return o, errors.New("the response contains the caller's token")
 	}
 	if endpoint == "sse24-post" && o.status == http.StatusAccepted {
-		if err := b.heard(&o, of(in.Expect, endpoint)); err != nil {
+		if err := b.addEvents(&o, of(in.Expect, endpoint)); err != nil {
 			return o, err
 		}
 	}
@@ -228,8 +228,8 @@ func (b *bridge) attack(endpoint string, in *Input, funcs template.FuncMap) (out
 	return o, err
 }
 
-// heard adds the messages of the event stream to the outcome. It waits for them if the row expects any.
-func (b *bridge) heard(o *outcome, want string) error {
+// addEvents adds the response on the event stream to the outcome. It waits for it if the row expects one.
+func (b *bridge) addEvents(o *outcome, want string) error {
 	if !strings.ContainsAny(want, "-") && !strings.Contains(want, "result") && !strings.Contains(want, "failure") {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (b *bridge) heard(o *outcome, want string) error {
 		if json.Unmarshal(data, &m) == nil && m.Method != "" {
 			continue
 		}
-		tell(o, data)
+		record(o, data)
 		return nil
 	}
 }
@@ -252,11 +252,11 @@ const pong = `{"jsonrpc":"2.0","id":"pong","method":"ping"}`
 // again sends a valid request, on the same connection if it is open, and in the same session.
 func (b *bridge) again(endpoint string, l *link, o *outcome) error {
 	if o.status/100 == 2 && !strings.HasSuffix(endpoint, "-post") {
-		delete(b.sessions, endpoint) // it has ended, or its stream may not be closed yet
+		delete(b.sessions, endpoint) // it was deleted, or its stream may still be open
 	}
 	r, s, err := b.base(endpoint)
 	if err != nil {
-		return fmt.Errorf("afterwards: %w", err)
+		return fmt.Errorf("next request: %w", err)
 	}
 	want := outcomeOfPing
 	switch {
@@ -266,7 +266,7 @@ func (b *bridge) again(endpoint string, l *link, o *outcome) error {
 		r.set("Mcp-Session-Id", sid)
 	case strings.HasPrefix(endpoint, "sse24"):
 		if err := b.openSSE(); err != nil {
-			return fmt.Errorf("afterwards: %w", err)
+			return fmt.Errorf("next request: %w", err)
 		}
 		r = b.plain(pong)
 		r.line = "POST " + b.sse.endpoint + " HTTP/1.1"
@@ -280,16 +280,16 @@ func (b *bridge) again(endpoint string, l *link, o *outcome) error {
 	}
 	if l == nil {
 		if l, err = dial(b.host(endpoint)); err != nil {
-			return fmt.Errorf("afterwards: %w", err)
+			return fmt.Errorf("next request: %w", err)
 		}
 		defer l.Close()
 	}
 	a, err := l.do(r)
 	if err != nil {
-		return fmt.Errorf("afterwards, a harmless request: %w", err)
+		return fmt.Errorf("next request: %w", err)
 	}
 	if got := a.outcome(); !got.is(want) {
-		return fmt.Errorf("afterwards, a harmless request: got %s, want %s: %.200s", got, want, a.body)
+		return fmt.Errorf("next request: got %s, want %s: %.200s", got, want, a.body)
 	}
 	if strings.HasPrefix(endpoint, "sse24") {
 		for {
@@ -314,10 +314,10 @@ func (b *bridge) again(endpoint string, l *link, o *outcome) error {
 
 const outcomeOfPing = "200 result"
 
-// attackStdio writes a line, and then a harmless request.
+// attackStdio writes a line, and then a valid request.
 func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error) {
 	var o outcome
-	s := speech{}
+	s := templateData{}
 	ping := pong
 	if b.name == "stdio07" {
 		s.M = modernMeta + ","
@@ -331,10 +331,10 @@ func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error)
 	if err != nil {
 		return o, err
 	}
-	// A line may have no response. What precedes the response to the ping is its response.
+	// A line may have no response. A message before the response to the ping is its response.
 	want := of(in.Expect, b.name)
 	written := make(chan error, 1)
-	go func() { // ends when the bridge has read, or ended
+	go func() { // ends when the bridge has read the line, or exited
 		_, err := b.in.Write([]byte(body + "\n"))
 		written <- err
 	}()
@@ -343,7 +343,7 @@ func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error)
 		if err != nil {
 			return o, err
 		}
-		tell(&o, data)
+		record(&o, data)
 	}
 	if err := <-written; err != nil {
 		return o, err
@@ -354,19 +354,19 @@ func (b *bridge) attackStdio(in *Input, funcs template.FuncMap) (outcome, error)
 	for {
 		data, err := b.line()
 		if err != nil {
-			return o, fmt.Errorf("afterwards: %w", err)
+			return o, fmt.Errorf("next request: %w", err)
 		}
 		var m message
 		if err := json.Unmarshal(data, &m); err == nil && string(m.ID) == `"pong"` {
 			if m.Result == nil {
-				return o, fmt.Errorf("afterwards: %.200s", data)
+				return o, fmt.Errorf("next request: %.200s", data)
 			}
 			return o, nil
 		}
 		if o.code != 0 || o.result {
 			o.text = strings.TrimSpace(o.text + " more-than-one-answer")
 		}
-		tell(&o, data)
+		record(&o, data)
 	}
 }
 
@@ -378,22 +378,22 @@ func (b *bridge) line() ([]byte, error) {
 	}
 	for {
 		got := make(chan read, 1)
-		go func() { // ends with the line, or the bridge
+		go func() { // ends with the line, or when the bridge exits
 			data, err := b.out.ReadBytes('\n')
 			got <- read{data, err}
 		}()
 		select {
 		case r := <-got:
 			if r.err != nil {
-				return nil, fmt.Errorf("stdout has ended: %w", r.err)
+				return nil, fmt.Errorf("stdout was closed: %w", r.err)
 			}
 			var m message
 			if json.Unmarshal(r.data, &m) == nil && m.Method != "" {
 				continue
 			}
 			return r.data, nil
-		case <-time.After(patience):
-			return nil, errors.New("no line comes")
+		case <-time.After(responseTimeout):
+			return nil, errors.New("timeout while reading stdout")
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// A script is an attack of several steps. It returns what came of it, in words that the table compares.
+// A script is an attack of several steps. It returns its outcome, as words that the table compares.
 type script func(ctx context.Context, r *rig, b *bridge, endpoint, arg string) (string, error)
 
 var scripts = map[string]script{
@@ -34,7 +34,7 @@ var scripts = map[string]script{
 	"second-get":       secondGet,
 	"delete-twice":     deleteTwice,
 	"endpoint-event":   endpointEvent,
-	"state":            stateOfOthers,
+	"state":            alterState,
 	"ids-apart":        idsApart,
 	"two-clients":      twoClients,
 	"hang-up":          hangUp,
@@ -52,14 +52,15 @@ var scripts = map[string]script{
 	"header-bytes":     headerBytes,
 }
 
-// refusesToStart starts a bridge with what follows "version: 1", and says with which code it ends.
+// refusesToStart starts a bridge with arg as its configuration, and returns its exit code. If arg starts with
+// "# writable", other users can write the file.
 func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	dir, err := os.MkdirTemp(b.dir, "start")
 	if err != nil {
 		return "", err
 	}
 	file := filepath.Join(dir, "mcpbridge.yaml")
-	text, err := fill(arg, speech{}, r.funcs)
+	text, err := fill(arg, templateData{}, r.funcs)
 	if err != nil {
 		return "", err
 	}
@@ -70,10 +71,10 @@ func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (stri
 	if err := os.WriteFile(file, []byte(text), mode); err != nil {
 		return "", err
 	}
-	if err := os.Chmod(file, mode); err != nil { // whatever the umask
+	if err := os.Chmod(file, mode); err != nil { // regardless of the umask
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.bin, "run", "--log-format", "json", "-c", file)
 	cmd.Env = append(os.Environ(), "CANARY=canary-of-a-row")
@@ -84,7 +85,7 @@ func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (stri
 		return "it-runs", nil
 	}
 	if strings.Contains(out.String(), "canary-of-a-row") {
-		return "", errors.New("what it says has a secret")
+		return "", errors.New("the output contains a secret")
 	}
 	if strings.Contains(out.String(), "goroutine ") {
 		return "", fmt.Errorf("it panicked: %.1000s", out.String())
@@ -95,21 +96,21 @@ func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (stri
 	return "exit0", err
 }
 
-// slowHeader opens many connections that send a byte of a header now and then, and says how they end and what others
-// notice.
+// slowHeader opens many connections that send a header one byte at a time. It fails if they stay open, or if requests
+// of other clients fail.
 func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
 		return "", err
 	}
 	good := func() error {
-		a, err := ask(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
+		a, err := roundTrip(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
 		if err == nil && a.StatusCode != http.StatusBadRequest {
 			err = errors.New(a.Status)
 		}
 		return err
 	}
-	before, err := pace(ctx, 2*time.Second, good)
+	before, err := sendLoad(ctx, 2*time.Second, good)
 	if err != nil {
 		return "", err
 	}
@@ -122,32 +123,32 @@ func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, 
 		}
 		wg.Go(func() { lived <- drip(c) })
 	}
-	during, err := pace(ctx, 2*time.Second, good)
+	during, err := sendLoad(ctx, 2*time.Second, good)
 	wg.Wait()
 	if err != nil {
-		return "", fmt.Errorf("a good client meanwhile: %w", err)
+		return "", fmt.Errorf("other clients during the attack: %w", err)
 	}
 	close(lived)
 	var longest time.Duration
 	for d := range lived {
 		longest = max(longest, d)
 	}
-	r.say("B01 %d connections, the last closed after %v; good clients: %s before, %s during", n,
+	r.printf("B01 %d connections, the last closed after %v; other clients: %s before, %s during", n,
 		longest.Round(100*time.Millisecond), before, during)
 	switch {
 	case longest > 8*time.Second:
-		return "", fmt.Errorf("a connection lived %v", longest)
-	case during.done*100 < during.asked*95:
-		return "", fmt.Errorf("good clients had %s before, and %s during", before, during)
+		return "", fmt.Errorf("a connection was open for %v", longest)
+	case during.done*100 < during.sent*95:
+		return "", fmt.Errorf("other clients: %s before, %s during", before, during)
 	}
 	return "closed", ctx.Err()
 }
 
-// drip sends a byte of a header every second, and returns how long it takes until the connection is closed from there.
+// drip sends a byte of a header every second, and returns the time until the bridge closes the connection.
 func drip(c net.Conn) time.Duration {
 	defer c.Close()
 	began := time.Now()
-	_, _ = c.Write([]byte("POST /mcp HTTP/1.1\r\nX-A: ")) // a connection that is closed ends below
+	_, _ = c.Write([]byte("POST /mcp HTTP/1.1\r\nX-A: ")) // the loop detects errors
 	for one := []byte{0}; time.Since(began) < 20*time.Second; {
 		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // of a socket that is open
 		_, err := c.Read(one)
@@ -161,28 +162,28 @@ func drip(c net.Conn) time.Duration {
 	return time.Since(began)
 }
 
-// A paced is what came of requests that were made a hundred times a second, whether or not those before were answered.
-type paced struct {
-	asked, done int
-	p50, p99    time.Duration
-	first       error // of those that did not go well
+// A loadResult is the result of requests that were sent a hundred times a second, without waiting for responses.
+type loadResult struct {
+	sent, done int
+	p50, p99   time.Duration
+	first      error // the first failure
 }
 
-func (p paced) String() string {
-	return fmt.Sprintf("%d of %d (p50 %.1f ms, p99 %.1f ms)", p.done, p.asked, p.p50.Seconds()*1000,
+func (p loadResult) String() string {
+	return fmt.Sprintf("%d of %d (p50 %.1f ms, p99 %.1f ms)", p.done, p.sent, p.p50.Seconds()*1000,
 		p.p99.Seconds()*1000)
 }
 
-// pace makes good requests for a while. It returns an error if none goes well.
-func pace(ctx context.Context, long time.Duration, good func() error) (paced, error) {
+// sendLoad sends valid requests for a while. It returns an error if all fail.
+func sendLoad(ctx context.Context, long time.Duration, good func() error) (loadResult, error) {
 	var mu sync.Mutex // guards what follows
 	var took []time.Duration
 	var first error
 	var wg sync.WaitGroup
-	var p paced
+	var p loadResult
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(long); time.Now().Before(end) && ctx.Err() == nil; p.asked++ {
+	for end := time.Now().Add(long); time.Now().Before(end) && ctx.Err() == nil; p.sent++ {
 		<-tick.C
 		wg.Go(func() {
 			began := time.Now()
@@ -199,26 +200,26 @@ func pace(ctx context.Context, long time.Duration, good func() error) (paced, er
 	wg.Wait()
 	slices.Sort(took)
 	if p.done = len(took); p.done == 0 {
-		return p, errors.Join(errors.New("no request went well"), first)
+		return p, errors.Join(errors.New("every request failed"), first)
 	}
 	p.first = first
 	p.p50, p.p99 = took[p.done/2], took[p.done*99/100]
 	return p, nil
 }
 
-// ended waits until a connection is closed from there.
+// ended waits until the bridge closes a connection.
 func ended(c net.Conn, most time.Duration) error {
 	if err := c.SetReadDeadline(time.Now().Add(most)); err != nil {
 		return err
 	}
 	_, err := io.Copy(io.Discard, c)
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-		return fmt.Errorf("the connection is open after %v", most)
+		return fmt.Errorf("the connection is still open after %v", most)
 	}
 	return nil
 }
 
-// slowBody sends a body of which most never comes, with what arg says instead of a POST that nothing is wrong with.
+// slowBody sends a body one byte at a time. If arg is not empty, it is the request line.
 func slowBody(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -253,7 +254,7 @@ func slowBody(_ context.Context, _ *rig, b *bridge, _, arg string) (string, erro
 	return "closed", nil
 }
 
-// slowIdle keeps a connection on which nothing is ever sent.
+// slowIdle opens a connection and sends nothing.
 func slowIdle(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -266,7 +267,7 @@ func slowIdle(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error)
 	return "closed", nil
 }
 
-// foreignSession uses a session as somebody else, and compares the answer with that for a session that is not there.
+// foreignSession uses the session of another principal. The response must be the same as for an unknown session.
 func foreignSession(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
 	r, s, err := b.base(endpoint)
 	if err != nil {
@@ -276,9 +277,9 @@ func foreignSession(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (s
 		r.body = []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{}}}`)
 	}
 	r.set("Authorization", "Bearer "+bobToken)
-	var said [2]string
-	for i := range said {
-		if i == 1 { // the same length, and nobody's
+	var got [2]string
+	for i := range got {
+		if i == 1 { // an unknown session id of the same length
 			if s.Session != "" {
 				r.set("Mcp-Session-Id", strings.Repeat("A", len(s.Session)))
 			} else {
@@ -286,21 +287,21 @@ func foreignSession(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (s
 				r.line = "POST " + path + "=" + strings.Repeat("A", len(id)) + " HTTP/1.1"
 			}
 		}
-		a, err := ask(b.addr, r)
+		a, err := roundTrip(b.addr, r)
 		if err != nil {
 			return "", err
 		}
 		a.Header.Del("Date")
 		o := a.outcome()
-		said[i] = fmt.Sprint(a.StatusCode, o.header, string(a.body))
+		got[i] = fmt.Sprint(a.StatusCode, o.header, string(a.body))
 	}
-	if said[0] != said[1] {
-		return "", fmt.Errorf("somebody else's session: %s; none: %s", said[0], said[1])
+	if got[0] != got[1] {
+		return "", fmt.Errorf("session of another principal: %s; unknown session: %s", got[0], got[1])
 	}
-	return said[0][:3] + " same", b.again(endpoint, nil, &outcome{})
+	return got[0][:3] + " same", b.again(endpoint, nil, &outcome{})
 }
 
-// sessionIDs looks at the ids of many sessions.
+// sessionIDs checks the ids of many sessions.
 func sessionIDs(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -313,7 +314,7 @@ func sessionIDs(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 			return "", err
 		}
 		if len(id) < 26 || seen[id] || strings.ContainsFunc(id, func(r rune) bool { return r < '!' || r > '~' }) {
-			return "", fmt.Errorf("session %q: it is too short, not the first of its kind, or not visible ASCII", id)
+			return "", fmt.Errorf("session id %q: too short, a duplicate, or not visible ASCII", id)
 		}
 		seen[id] = true
 		if o, err := b.remove(id); err != nil || o.status != http.StatusNoContent {
@@ -327,14 +328,14 @@ func (b *bridge) remove(id string) (outcome, error) {
 	d := b.plain("")
 	d.method, d.line, d.body = http.MethodDelete, "DELETE /mcp HTTP/1.1", nil
 	d.set("Mcp-Session-Id", id)
-	a, err := ask(b.addr, d)
+	a, err := roundTrip(b.addr, d)
 	if err != nil {
 		return outcome{}, err
 	}
 	return a.outcome(), nil
 }
 
-// listen opens a session's stream, and leaves it open.
+// listen opens the stream of a session, and returns the connection and the status.
 func (b *bridge) listen(id string) (net.Conn, int, error) {
 	g := b.plain("")
 	g.method, g.line, g.body = http.MethodGet, "GET /mcp HTTP/1.1", nil
@@ -342,11 +343,11 @@ func (b *bridge) listen(id string) (net.Conn, int, error) {
 	if id != "" {
 		g.set("Mcp-Session-Id", id)
 	}
-	c, err := net.DialTimeout("tcp", b.addr, patience)
+	c, err := net.DialTimeout("tcp", b.addr, responseTimeout)
 	if err != nil {
 		return nil, 0, err
 	}
-	_ = c.SetDeadline(time.Now().Add(patience)) // of a socket that is open
+	_ = c.SetDeadline(time.Now().Add(responseTimeout)) // no error: the socket is open
 	if _, err := c.Write(g.bytes()); err != nil {
 		c.Close()
 		return nil, 0, err
@@ -375,9 +376,9 @@ func secondGet(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string
 	}
 	second.Close()
 	_ = first.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // as above
-	_, err = io.Copy(io.Discard, first)                              // where a revision has it, the priming event
+	_, err = io.Copy(io.Discard, first)                              // in some revisions a priming event
 	if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
-		return "", errors.Join(errors.New("the first stream has ended"), err)
+		return "", errors.Join(errors.New("the first stream ended"), err)
 	}
 	_, err = b.remove(id)
 	return fmt.Sprint(status, " then-", status2), err
@@ -388,13 +389,13 @@ func deleteTwice(ctx context.Context, _ *rig, b *bridge, endpoint, _ string) (st
 	if err != nil {
 		return "", err
 	}
-	cancelled := b.count("cancelled ")
+	canceled := b.count("canceled ")
 	calls := b.calls()
 	call := b.plain(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hang","arguments":{}}}`)
 	call.set("Mcp-Session-Id", id)
 	answered := make(chan error, 1)
 	go func() { // ends with the call
-		_, err := ask(b.addr, call)
+		_, err := roundTrip(b.addr, call)
 		if errors.Is(err, errNoAnswer) {
 			err = nil
 		}
@@ -407,19 +408,19 @@ func deleteTwice(ctx context.Context, _ *rig, b *bridge, endpoint, _ string) (st
 	if err != nil {
 		return "", err
 	}
-	if err := until(ctx, func() bool { return b.count("cancelled ") > cancelled }); err != nil {
-		return "", fmt.Errorf("the call was not cancelled: %w", err)
+	if err := until(ctx, func() bool { return b.count("canceled ") > canceled }); err != nil {
+		return "", fmt.Errorf("the call was not canceled: %w", err)
 	}
 	second, err := b.remove(id)
 	return fmt.Sprint(first.status, " then-", second.status), errors.Join(err, <-answered)
 }
 
-// until waits for what happens in another process.
+// until waits for a condition in another process.
 func until(ctx context.Context, is func() bool) error {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(responseTimeout)
 	for !is() {
 		if time.Now().After(end) || ctx.Err() != nil {
-			return errors.New("it does not happen")
+			return errors.New("timeout")
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -432,7 +433,7 @@ func endpointEvent(_ context.Context, _ *rig, b *bridge, _, _ string) (string, e
 	}
 	path, id, ok := strings.Cut(b.sse.endpoint, "?sessionId=")
 	if !ok || path != "/mcp" || len(id) < 26 {
-		return "", fmt.Errorf("the endpoint is %q", b.sse.endpoint)
+		return "", fmt.Errorf("got endpoint %q", b.sse.endpoint)
 	}
 	return "relative", nil
 }
@@ -443,15 +444,15 @@ func callOf(tool, arguments, more string) string {
 		`","arguments":` + arguments + more + `}}`
 }
 
-// say sends a modern call to a bridge, and returns the answer.
-func (b *bridge) say(tool, body, token string) (outcome, []byte, error) {
+// callTool sends a modern call to a bridge, and returns the response.
+func (b *bridge) callTool(tool, body, token string) (outcome, []byte, error) {
 	if b.in != nil {
 		if _, err := b.in.Write([]byte(body + "\n")); err != nil {
 			return outcome{}, nil, err
 		}
 		data, err := b.line()
 		o := outcome{}
-		tell(&o, data)
+		record(&o, data)
 		return o, data, err
 	}
 	q := b.plain(body)
@@ -461,16 +462,16 @@ func (b *bridge) say(tool, body, token string) (outcome, []byte, error) {
 	if token != "" {
 		q.set("Authorization", "Bearer "+token)
 	}
-	a, err := ask(b.addr, q)
+	a, err := roundTrip(b.addr, q)
 	if err != nil {
 		return outcome{}, nil, err
 	}
 	return a.outcome(), a.body, nil
 }
 
-// stateOfOthers has a tool ask, and comes back with the state changed as arg says.
-func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
-	_, data, err := b.say("ask", callOf("ask", `{"a":1}`, ""), "")
+// alterState calls a tool that requires input, and repeats the call with the request state altered as arg specifies.
+func alterState(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
+	_, data, err := b.callTool("ask", callOf("ask", `{"a":1}`, ""), "")
 	if err != nil {
 		return "", err
 	}
@@ -480,12 +481,12 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 		} `json:"result"`
 	}
 	if err := json.Unmarshal(data, &m); err != nil || m.Result.RequestState == "" {
-		return "", fmt.Errorf("no state: %s %w", data, err)
+		return "", fmt.Errorf("no request state: %s %w", data, err)
 	}
 	state, tool, arguments, token := m.Result.RequestState, "ask", `{"a":1}`, ""
 	raw, err := base64.RawURLEncoding.DecodeString(state)
 	if err != nil {
-		return "", fmt.Errorf("the state is not what this script thinks: %w", err)
+		return "", fmt.Errorf("the request state is not base64url: %w", err)
 	}
 	switch arg {
 	case "same", "again", "lines":
@@ -516,7 +517,7 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 	case "other-principal":
 		token = bobToken
 	default:
-		return "", fmt.Errorf("there is no way %q to change a state", arg)
+		return "", fmt.Errorf("unknown alteration %q", arg)
 	}
 	text := strconv.Quote(base64.RawURLEncoding.EncodeToString(raw))
 	switch arg {
@@ -527,14 +528,14 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 	}
 	body := callOf(tool, arguments,
 		`,"inputResponses":{"name":{"action":"accept","content":{"name":"x"}}},"requestState":`+text)
-	o, _, err := b.say(tool, body, token)
+	o, _, err := b.callTool(tool, body, token)
 	if arg == "again" && err == nil {
-		o, _, err = b.say(tool, body, token)
+		o, _, err = b.callTool(tool, body, token)
 	}
 	return o.String(), err
 }
 
-// idsApart has the ids 1 and "1" in flight together.
+// idsApart sends concurrent calls with the ids 1 and "1".
 func idsApart(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
 	meta, id := "", ""
 	if endpoint == "m07-post" || endpoint == "stdio07" {
@@ -576,7 +577,7 @@ func idsApart(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string,
 				q.set("Mcp-Name", "echo")
 			}
 			go func() {
-				a, err := ask(b.addr, q)
+				a, err := roundTrip(b.addr, q)
 				if a == nil {
 					a = &answer{}
 				}
@@ -599,13 +600,13 @@ func idsApart(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string,
 			want = "number"
 		}
 		if !bytes.Contains(data, []byte(want)) {
-			return "", fmt.Errorf("mixed up: %s", data)
+			return "", fmt.Errorf("the response has the id of another call: %s", data)
 		}
 	}
 	return "apart", nil
 }
 
-// twoClients has two sessions use the same ids at the same time.
+// twoClients sends concurrent calls of two sessions with the same ids.
 func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -620,7 +621,7 @@ func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 	var ids []string
 	defer func() {
 		for _, id := range ids {
-			_, _ = b.remove(id) // the row's check of files tells
+			_, _ = b.remove(id) // the check for leaks detects a session that remains
 		}
 	}()
 	for client := range 2 {
@@ -644,7 +645,7 @@ func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 					q.set("Mcp-Method", "tools/call")
 					q.set("Mcp-Name", "echo")
 				}
-				a, err := ask(b.addr, q)
+				a, err := roundTrip(b.addr, q)
 				if err != nil {
 					errs <- err
 				} else if !bytes.Contains(a.body, []byte(mark)) && !bytes.Contains(a.body, []byte("OVERLOADED")) {
@@ -662,7 +663,7 @@ func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 	}
 }
 
-// hangUp goes in the middle of a request, many times, at different bytes.
+// hangUp disconnects during requests, at different bytes.
 func hangUp(_ context.Context, r *rig, b *bridge, endpoint, _ string) (string, error) {
 	q, s, err := b.base(endpoint)
 	if err != nil {
@@ -685,14 +686,14 @@ func hangUp(_ context.Context, r *rig, b *bridge, endpoint, _ string) (string, e
 			return "", err
 		}
 		if cut%2 == 0 {
-			_ = c.(*net.TCPConn).SetLinger(0) // a reset instead of an end
+			_ = c.(*net.TCPConn).SetLinger(0) // closes with a reset
 		}
 		c.Close()
 	}
 	return "survived", b.again(endpoint, nil, &outcome{})
 }
 
-// sessionsLimit begins as many sessions as may be, one fewer and one more.
+// sessionsLimit starts as many sessions as the limit allows, and one more.
 func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
 	most, err := strconv.Atoi(arg)
 	if err != nil {
@@ -701,7 +702,7 @@ func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (
 	var ids []string
 	defer func() {
 		for _, id := range ids {
-			_, _ = b.remove(id) // the next row would notice
+			_, _ = b.remove(id) // if one remains, the next row fails
 		}
 		b.sessions = map[string]string{}
 		if b.sse != nil {
@@ -723,24 +724,24 @@ func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (
 		}
 		ids = append(ids, id)
 	}
-	for _, id := range ids { // those that are not used would make room
+	for _, id := range ids { // unused sessions would be replaced
 		ping := b.plain(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		ping.set("Mcp-Session-Id", id)
-		if a, err := ask(b.addr, ping); err != nil || a.StatusCode != http.StatusOK {
+		if a, err := roundTrip(b.addr, ping); err != nil || a.StatusCode != http.StatusOK {
 			return "", fmt.Errorf("ping: %v, %w", a, err)
 		}
 	}
-	a, err := ask(b.addr, b.plain(initialize(revision(endpoint))))
+	a, err := roundTrip(b.addr, b.plain(initialize(revision(endpoint))))
 	if err != nil {
 		return "", err
 	}
 	if a.Header.Get("Retry-After") == "" {
-		return "", errors.New("there is no Retry-After")
+		return "", errors.New("the response has no Retry-After")
 	}
 	return fmt.Sprint("one-more-", a.StatusCode), nil
 }
 
-// streamsLimit opens as many streams as may be, and one more.
+// streamsLimit opens as many streams as the limit allows, and one more.
 func streamsLimit(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	most, err := strconv.Atoi(arg)
 	if err != nil {
@@ -768,12 +769,12 @@ func streamsLimit(_ context.Context, _ *rig, b *bridge, _, arg string) (string, 
 			return fmt.Sprint("one-more-", status), nil
 		}
 	}
-	return "", errors.New("cannot be")
+	return "", errors.New("unreachable")
 }
 
-// stdioPieces writes what is no line at a time.
+// stdioPieces writes a call with other line breaks, blank lines, or one byte at a time.
 func stdioPieces(_ context.Context, r *rig, b *bridge, _, arg string) (string, error) {
-	s := speech{}
+	s := templateData{}
 	if b.name == "stdio07" {
 		s.M = modernMeta + ","
 	}
@@ -794,24 +795,24 @@ func stdioPieces(_ context.Context, r *rig, b *bridge, _, arg string) (string, e
 		}
 		good = "\n"
 	default:
-		return "", fmt.Errorf("there are no pieces %q", arg)
+		return "", fmt.Errorf("unknown pieces %q", arg)
 	}
 	if _, err := b.in.Write([]byte(good)); err != nil {
 		return "", err
 	}
 	data, err := b.line()
 	o := outcome{}
-	tell(&o, data)
+	record(&o, data)
 	return o.String(), err
 }
 
-// stdioFlood writes garbage as fast as it is taken, or a line that never ends, and then asks for something good.
+// stdioFlood writes garbage at full speed, or a line of 64 MiB, and then a valid request.
 func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	before := b.memory()
 	line := bytes.Repeat([]byte("x"), 64<<10)
 	end := time.Now().Add(2 * time.Second)
 	written := make(chan error, 1)
-	go func() { // ends in two seconds, or with the bridge
+	go func() { // ends after two seconds, or when the bridge exits
 		var err error
 		for n := 0; err == nil && (arg == "lines" && time.Now().Before(end) || arg == "one" && n < 64<<4); n++ {
 			if arg == "lines" {
@@ -842,19 +843,19 @@ func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, er
 	}
 	allowed := 40 << 10
 	if arg == "lines" {
-		allowed = 96 << 10 // the garbage of what was read may become as much as the ballast before it is collected
+		allowed = 96 << 10 // the heap may grow by the size of the ballast before it is collected
 	}
 	if grown := b.memory() - before; grown > allowed {
-		return "", fmt.Errorf("it took %d KiB", grown)
+		return "", fmt.Errorf("memory grew by %d KiB", grown)
 	}
 	if errorsSeen == 0 || errorsSeen > 100+100*6 {
-		return "", fmt.Errorf("%d errors were told", errorsSeen)
+		return "", fmt.Errorf("got %d errors", errorsSeen)
 	}
 	return "bounded", nil
 }
 
-// pipelined sends a second request before the first is answered, as one write. The first has a Host of somebody else,
-// or is of HTTP/1.0 with chunks that some do not see.
+// pipelined sends two requests in one write. The first one has a foreign Host, or is of HTTP/1.0 with a chunked body,
+// which some parsers ignore.
 func pipelined(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	l, err := dial(b.addr)
 	if err != nil {
@@ -873,19 +874,19 @@ func pipelined(_ context.Context, _ *rig, b *bridge, _, arg string) (string, err
 	if _, err := l.Write(append(bad.bytes(), good.bytes()...)); err != nil {
 		return "", err
 	}
-	_ = l.SetReadDeadline(time.Now().Add(patience)) // of a socket that is open
-	all, _ := io.ReadAll(l)                         // it ends with the connection, or with a reset
+	_ = l.SetReadDeadline(time.Now().Add(responseTimeout)) // no error: the socket is open
+	all, _ := io.ReadAll(l)                                // until the connection is closed or reset
 	return fmt.Sprint(bytes.Count(all, []byte("HTTP/1.")), "-answers ", string(all[9:min(12, len(all))])), nil
 }
 
-// halfThenGood ends a body early, so that what follows it would be a request if lengths were not kept to.
+// halfThenGood sends a body that is itself a request. The bridge must not execute it.
 func halfThenGood(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
 	inner := b.plain(callOf("echo", "{}", ""))
 	inner.set("Mcp-Protocol-Version", revisions["07"])
 	inner.set("Mcp-Method", "tools/call")
 	inner.set("Mcp-Name", "echo")
 	outer := b.plain(string(inner.bytes()))
-	a, err := ask(b.addr, outer)
+	a, err := roundTrip(b.addr, outer)
 	if err != nil {
 		return "", err
 	}
@@ -893,7 +894,7 @@ func halfThenGood(_ context.Context, _ *rig, b *bridge, _, _ string) (string, er
 	return o.String(), nil
 }
 
-// socketModes says whether others can get at the sockets and the directory of the bridge.
+// socketModes fails if other users can access a socket of the bridge.
 func socketModes(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
 	n := 0
 	err := filepath.WalkDir(b.dir, func(path string, d os.DirEntry, err error) error {
@@ -910,17 +911,17 @@ func socketModes(_ context.Context, _ *rig, b *bridge, _, _ string) (string, err
 			return err
 		}
 		if info.Mode()&0o077 != 0 && parent.Mode()&0o077 != 0 {
-			return fmt.Errorf("%s: others may open it", path)
+			return fmt.Errorf("%s: accessible to other users", path)
 		}
 		return nil
 	})
 	if n == 0 && err == nil {
-		err = errors.New("there is no socket to look at")
+		err = errors.New("found no socket")
 	}
 	return "closed-to-others", err
 }
 
-// acceptFlood opens and closes many connections at once.
+// acceptFlood opens many connections, and sends a request while they are open.
 func acceptFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -934,15 +935,14 @@ func acceptFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, e
 		}
 		open = append(open, c)
 	}
-	_, err = ask(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
+	_, err = roundTrip(b.addr, b.plain(`{"jsonrpc":"2.0","id":1,"method":"nothing"}`))
 	for _, c := range open {
 		c.Close()
 	}
 	return "served", err
 }
 
-// headerBytes sends a request whose line and header have as many bytes as arg says, all in all, and says how it is
-// answered.
+// headerBytes sends a request whose line and header have arg bytes in total, and returns the status.
 func headerBytes(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -953,9 +953,9 @@ func headerBytes(_ context.Context, _ *rig, b *bridge, _, arg string) (string, e
 	q.set("X-Long", "")
 	q.set("X-Long", strings.Repeat("a", n-len(q.bytes())))
 	if got := len(q.bytes()); got != n {
-		return "", fmt.Errorf("the header has %d bytes", got)
+		return "", fmt.Errorf("got a header of %d bytes", got)
 	}
-	a, err := ask(b.addr, q)
+	a, err := roundTrip(b.addr, q)
 	if err != nil {
 		return "", err
 	}

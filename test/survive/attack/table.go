@@ -11,32 +11,32 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The table, which explains its words at its top.
+// attacks is the table; its header describes its format.
 //
 //go:embed attacks.yaml
 var attacks []byte
 
-// A Table contains the attacks, and the reasons why some endpoints are exempt from a class.
+// A Table contains the attack rows, and the reasons why a class of them does not apply to some endpoints.
 type Table struct {
 	// Not maps the first letter of row IDs and an endpoint to the reason why these attacks do not apply there.
 	Not  map[string]map[string]string `yaml:"not"`
 	Rows []Row                        `yaml:"rows"`
 }
 
-// A Row is one attack in one or several forms.
+// A Row is one attack in one or several variants.
 type Row struct {
 	ID   string `yaml:"id"`
 	What string `yaml:"what"`
-	// Was is the public advisory or bug.
+	// Was names advisories and bugs of other projects.
 	Was string `yaml:"was"`
-	// On names the bridges that it runs against. If empty, open and auth.
+	// On names the bridges that the row runs against. If empty, open and auth.
 	On []string `yaml:"on"`
-	// Because is the reason why it does not run against endpoints that Expect omits.
+	// Because is the reason why the row does not run against endpoints that Expect omits.
 	Because string `yaml:"because"`
-	// Tests are Go tests that prove what needs no bridge of its own: "internal/auth TestMetadata".
+	// Tests are Go tests that prove the row without a running bridge, such as "internal/auth TestMetadata".
 	Tests []string `yaml:"tests"`
 	Input `yaml:",inline"`
-	// Inputs are its forms. Their unset fields are those of the row.
+	// Inputs are the variants of the row. Fields that they do not set are those of the row.
 	Inputs []Input `yaml:"inputs"`
 }
 
@@ -46,21 +46,21 @@ type Input struct {
 	// removes, and "!line" is sent unchanged.
 	Line    string   `yaml:"line"`
 	Headers []string `yaml:"headers"`
-	// Body is the body of the POST, or the line. All three may contain templates between << and >>.
+	// Body is the body of the POST, or the line on stdin. All three may contain templates between << and >>.
 	Body string `yaml:"body"`
-	// Do names a script instead, and Arg is its argument.
+	// Do names a script to run instead, and Arg is its argument.
 	Do  string `yaml:"do"`
 	Arg string `yaml:"arg"`
 	// Expect is the expected outcome by endpoint.
 	Expect map[string]string `yaml:"expect"`
-	// Has must be in the response's header, and Lacks must not be.
+	// Has must be in the response's header, and Lacks must not.
 	Has   string `yaml:"has"`
 	Lacks string `yaml:"lacks"`
-	// Calls is the number of calls that the backend receives. 0: the row's, or none; -1: none; -2: any number.
+	// Calls is the number of calls that the backend receives. If zero, that of the row; -1 is none, -2 any number.
 	Calls int `yaml:"calls"`
 }
 
-// inputs returns the complete forms of the row.
+// inputs returns the complete variants of the row.
 func (r *Row) inputs() []Input {
 	if len(r.Inputs) == 0 {
 		return []Input{r.Input}
@@ -97,7 +97,7 @@ func (r *Row) inputs() []Input {
 	return out
 }
 
-// The endpoints, and the groups that each is in, from the smallest to the largest.
+// groups maps each endpoint to its groups, the smallest first.
 var groups = map[string][]string{
 	"stdio24":     {"stdio-legacy", "stdio"},
 	"stdio03":     {"stdio-legacy", "stdio"},
@@ -123,7 +123,7 @@ var groups = map[string][]string{
 	"bridge":      {},
 }
 
-// endpoints are the keys of groups, in order.
+// endpoints are the keys of groups, in the order in which rows run.
 var endpoints = []string{
 	"bridge", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07", "sse24-get", "sse24-post", "sh03-get", "sh06-get",
 	"sh11-get",
@@ -154,7 +154,7 @@ func load(data []byte) (*Table, error) {
 		r := &t.Rows[i]
 		m := rowID.FindStringSubmatch(r.ID)
 		if m == nil || seen[r.ID] || r.What == "" {
-			return nil, fmt.Errorf("row %d: id %q, what %q: it needs an id of its own, and words", i+1, r.ID, r.What)
+			return nil, fmt.Errorf("row %d: id %q, what %q: must have a unique id and a description", i+1, r.ID, r.What)
 		}
 		seen[r.ID] = true
 		for _, in := range r.inputs() {
@@ -163,12 +163,12 @@ func load(data []byte) (*Table, error) {
 			}
 			for name := range in.Expect {
 				if !isEndpoint(name) {
-					return nil, fmt.Errorf("%s: there is no endpoint %q", r.ID, name)
+					return nil, fmt.Errorf("%s: unknown endpoint %q", r.ID, name)
 				}
 			}
 			for _, e := range endpoints[1:] {
 				if of(in.Expect, e) == "" && r.Because == "" && of(t.Not[m[1]], e) == "" {
-					return nil, fmt.Errorf("%s: nothing is said of %s: expect something, or say why not", r.ID, e)
+					return nil, fmt.Errorf("%s: no expectation for %s: add one, or set because or not", r.ID, e)
 				}
 			}
 		}
@@ -187,15 +187,15 @@ func isEndpoint(name string) bool {
 
 // An outcome is the result of an input.
 type outcome struct {
-	status int    // of HTTP
-	closed bool   // without an answer
-	code   int    // of a JSON-RPC error
-	result bool   // or else there is a result
-	failed bool   // which is a tool's failure
-	id     bool   // the answer has an id
-	text   string // for people, or what a script says
-	header string
-	said   string // the message that answers
+	status  int    // of HTTP
+	closed  bool   // without a response
+	code    int    // of a JSON-RPC error
+	result  bool   // a result, of a tool that succeeded or failed
+	failed  bool   // the tool failed
+	id      bool   // the response has an id
+	text    string // what a script returned
+	header  string
+	message string // the response
 }
 
 func (o outcome) String() string {
@@ -221,7 +221,7 @@ func (o outcome) String() string {
 	return strings.Join(s, " ")
 }
 
-// is reports whether the outcome matches: all words of one of the alternatives between bars.
+// is reports whether the outcome matches all words of one of the alternatives.
 func (o outcome) is(want string) bool {
 	return slices.ContainsFunc(strings.Split(want, "|"), func(words string) bool {
 		for w := range strings.FieldsSeq(words) {

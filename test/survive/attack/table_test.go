@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every test that a row names exists. Otherwise only make test-attack would find one that was renamed or lost.
-func TestRowsNameTestsThatExist(t *testing.T) {
+// Every test that a row names exists. Without this test, only make test-attack would detect renamed tests.
+func TestRowsNameExistingTests(t *testing.T) {
 	table, err := load(attacks)
 	if err != nil {
 		t.Fatal(err)
@@ -19,7 +19,7 @@ func TestRowsNameTestsThatExist(t *testing.T) {
 			pkg, name, _ := strings.Cut(test, " ")
 			name, _, _ = strings.Cut(name, "/")
 			if !defines(t, pkg, name) {
-				t.Errorf("%s: %s has no %s", row.ID, pkg, name)
+				t.Errorf("%s: package %s has no %s", row.ID, pkg, name)
 			}
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// patience is the time limit for a response.
-const patience = 10 * time.Second
+// responseTimeout is the time limit for a response.
+const responseTimeout = 10 * time.Second
 
 // A request is an HTTP request that is sent without validation, so that it can be invalid.
 type request struct {
@@ -86,7 +86,7 @@ type link struct {
 }
 
 func dial(addr string) (*link, error) {
-	c, err := net.DialTimeout("tcp", addr, patience)
+	c, err := net.DialTimeout("tcp", addr, responseTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -97,20 +97,20 @@ func dial(addr string) (*link, error) {
 type answer struct {
 	*http.Response
 	body []byte
-	over bool // the connection cannot be used any more
+	over bool // the connection cannot be reused
 }
 
 // errNoAnswer means that the connection ended without a response.
-var errNoAnswer = errors.New("no answer")
+var errNoAnswer = errors.New("connection closed without a response")
 
 // do sends a request and reads the response.
 func (l *link) do(r *request) (*answer, error) {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(responseTimeout)
 	if err := l.SetDeadline(end); err != nil {
 		return nil, err
 	}
 	written := make(chan struct{})
-	go func() { // ends with the deadline at the latest
+	go func() { // ends at the deadline at the latest
 		defer close(written)
 		_, _ = l.Write(r.bytes()) // the response shows whether the server read the request
 	}()
@@ -139,8 +139,8 @@ func (l *link) do(r *request) (*answer, error) {
 	return a, nil
 }
 
-// ask sends a request on a new connection.
-func ask(addr string, r *request) (*answer, error) {
+// roundTrip sends a request on a new connection.
+func roundTrip(addr string, r *request) (*answer, error) {
 	l, err := dial(addr)
 	if err != nil {
 		return nil, err
@@ -160,8 +160,8 @@ type message struct {
 	} `json:"error"`
 }
 
-// tell sets the fields of o that describe a JSON-RPC message or batch.
-func tell(o *outcome, data []byte) {
+// record sets the fields of o that describe a JSON-RPC message or batch.
+func record(o *outcome, data []byte) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
 		var all []json.RawMessage
 		if json.Unmarshal(data, &all) == nil && len(all) > 0 {
@@ -169,7 +169,7 @@ func tell(o *outcome, data []byte) {
 			data = all[0]
 		}
 	}
-	o.said = string(data[:min(len(data), 300)])
+	o.message = string(data[:min(len(data), 300)])
 	var m message
 	if json.Unmarshal(data, &m) != nil {
 		return
@@ -196,11 +196,11 @@ func (a *answer) outcome() outcome {
 	body := a.body
 	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") {
 		for _, data := range events(body) {
-			tell(&o, data)
+			record(&o, data)
 		}
 		return o
 	}
-	tell(&o, body)
+	record(&o, body)
 	return o
 }
 
@@ -223,9 +223,9 @@ type eventStream struct {
 	done     chan struct{}
 }
 
-// openEvents opens the stream, and reads its endpoint.
+// openEvents opens the stream, and reads the endpoint event.
 func openEvents(addr string, r *request) (*eventStream, error) {
-	c, err := net.DialTimeout("tcp", addr, patience)
+	c, err := net.DialTimeout("tcp", addr, responseTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func openEvents(addr string, r *request) (*eventStream, error) {
 		c.Close()
 		return nil, err
 	}
-	_ = c.SetReadDeadline(time.Now().Add(patience)) // no error: the socket is open
+	_ = c.SetReadDeadline(time.Now().Add(responseTimeout)) // no error: the socket is open
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		c.Close()
@@ -241,7 +241,7 @@ func openEvents(addr string, r *request) (*eventStream, error) {
 	}
 	if res.StatusCode != http.StatusOK {
 		c.Close()
-		return nil, fmt.Errorf("the event stream: %s", res.Status)
+		return nil, fmt.Errorf("event stream: %s", res.Status)
 	}
 	e := &eventStream{conn: c, messages: make(chan []byte, 4096), done: make(chan struct{})}
 	lines := bufio.NewReaderSize(res.Body, 1<<20)
@@ -280,9 +280,9 @@ func (e *eventStream) next() ([]byte, error) {
 	case m := <-e.messages:
 		return m, nil
 	case <-e.done:
-		return nil, errors.New("the event stream has ended")
-	case <-time.After(patience):
-		return nil, errors.New("nothing comes on the event stream")
+		return nil, errors.New("the event stream ended")
+	case <-time.After(responseTimeout):
+		return nil, errors.New("timeout while reading the event stream")
 	}
 }
 
@@ -291,9 +291,9 @@ func (e *eventStream) close() {
 	<-e.done
 }
 
-// A speech is the data for the templates in attacks.yaml.
-type speech struct {
-	M       string // the members of params that every modern request has, with a comma
+// templateData is the data for the templates in attacks.yaml.
+type templateData struct {
+	M       string // _meta of a modern request, and a comma
 	Session string
 	Target  string
 	Addr    string
@@ -302,7 +302,7 @@ type speech struct {
 var templates sync.Map
 
 // fill executes a template in text, if it has one.
-func fill(text string, s speech, funcs template.FuncMap) (string, error) {
+func fill(text string, s templateData, funcs template.FuncMap) (string, error) {
 	if !strings.Contains(text, "<<") {
 		return text, nil
 	}
