@@ -227,11 +227,11 @@ conformance: setup setup-java build ## run the official conformance suite, as a 
 	test/conformance/run
 
 .PHONY: survive
-survive: build ## break what the bridge stands on, and count what clients lose; ARGS="-only R1,R8" for some of it
+survive: build ## inject faults under load, and count lost calls; ARGS="-only R1,R8" for some goals
 	cd test/survive && $(GO) run . -bin ../../bin/mcpbridge $(ARGS)
 
 .PHONY: survive-long
-survive-long: build ## the same for as long as the goals say: some hours
+survive-long: build ## the same with as many cycles as the goals require: some hours
 	cd test/survive && $(GO) run . -bin ../../bin/mcpbridge -long $(ARGS)
 
 .PHONY: mutate

@@ -30,23 +30,22 @@ type Bridge struct {
 	Started time.Duration // how long it took until it was ready
 	In      io.WriteCloser
 	Out     io.Reader
-	Lost    chan time.Time // when the bridge says that its backend was lost, the last time that was not looked at
+	Lost    chan time.Time // when the bridge logged a lost backend: the first time since the last receive
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
 
 // A setup configures a bridge. The zero value serves HTTP on any port.
 type setup struct {
-	dir   string   // empty: a new one
-	addr  string   // empty: any port of this machine
+	dir   string   // if empty, a new one
+	addr  string   // if empty, any loopback port
 	stdio bool     // serve stdin and stdout instead
-	args  []string // of mcpbridge run
-	env   []string // of faultplug
+	args  []string // arguments of mcpbridge run
+	env   []string // environment of faultplug
 	own   []string // environment of the bridge
 	auth  string   // serve.http.auth, as YAML
-	bin   string   // the mcpbridge. Empty: the rig's
-	// config returns the configuration file of a bridge, which has a directory and a journal. If nil, the other
-	// fields are used.
+	bin   string   // the mcpbridge; if empty, the rig's
+	// config returns the configuration file of a bridge. If nil, the other fields configure it.
 	config func(b *Bridge) string
 }
 
@@ -129,7 +128,7 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 		defer close(b.done)
 		defer log.Close()
 		lines := bufio.NewReader(stderr)
-		for told := false; ; {
+		for found := false; ; {
 			line, err := lines.ReadString('\n')
 			if strings.Contains(line, `"the backend was lost"`) {
 				select {
@@ -137,23 +136,23 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 				default:
 				}
 			}
-			_, _ = log.WriteString(line) // a log that is not whole is better than none
-			if m := ready.FindStringSubmatch(line); m != nil && !told {
-				told = true
+			_, _ = log.WriteString(line) // an incomplete log is better than none
+			if m := ready.FindStringSubmatch(line); m != nil && !found {
+				found = true
 				url <- m[1]
 			}
 			if err != nil {
 				break
 			}
 		}
-		_ = b.cmd.Wait() // ProcessState says how it ended
+		_ = b.cmd.Wait() // stop checks ProcessState
 	}()
 	select {
 	case b.URL = <-url:
 		b.Started = time.Since(began)
 		return b, nil
 	case <-b.done:
-		return nil, fmt.Errorf("mcpbridge ended before it was ready: %v; its log is in %s", b.cmd.ProcessState, b.Dir)
+		return nil, fmt.Errorf("mcpbridge exited during startup: %v; its log is in %s", b.cmd.ProcessState, b.Dir)
 	case <-time.After(30 * time.Second):
 		b.kill()
 		return nil, fmt.Errorf("mcpbridge was not ready within 30 s; its log is in %s", b.Dir)
@@ -163,23 +162,23 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 // stop stops the bridge with SIGTERM, and returns how long that took.
 func (b *Bridge) stop() (time.Duration, error) {
 	began := time.Now()
-	_ = syscall.Kill(b.PID, syscall.SIGTERM) // it may have ended
+	_ = syscall.Kill(b.PID, syscall.SIGTERM) // may have exited
 	select {
 	case <-b.done:
 	case <-time.After(60 * time.Second):
 		b.kill()
-		return time.Since(began), errors.New("mcpbridge did not end within 60 s of SIGTERM")
+		return time.Since(began), errors.New("mcpbridge did not exit within 60 s of SIGTERM")
 	}
 	took := time.Since(began)
 	if code := b.cmd.ProcessState.ExitCode(); code != 0 {
-		return took, fmt.Errorf("mcpbridge ended with %v; its log is in %s", b.cmd.ProcessState, b.Dir)
+		return took, fmt.Errorf("mcpbridge exited with %v; its log is in %s", b.cmd.ProcessState, b.Dir)
 	}
 	return took, nil
 }
 
 // kill kills the bridge with SIGKILL.
 func (b *Bridge) kill() {
-	_ = syscall.Kill(b.PID, syscall.SIGKILL) // it may have ended
+	_ = syscall.Kill(b.PID, syscall.SIGKILL) // may have exited
 	<-b.done
 }
 
@@ -197,12 +196,12 @@ func (b *Bridge) journalSize() int64 {
 	return info.Size()
 }
 
-// children returns the child processes, with zombies.
+// children returns the child processes, including zombies.
 func children(pid int) []int {
 	var pids []int
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, name := range lists {
-		text, _ := os.ReadFile(name) // a thread may have ended
+		text, _ := os.ReadFile(name) // the thread may have exited
 		for f := range strings.FieldsSeq(string(text)) {
 			child, _ := strconv.Atoi(f)
 			pids = append(pids, child)
@@ -222,7 +221,7 @@ func alive(pid int) bool {
 	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
 }
 
-// A holding is the resources of a process.
+// A holding contains the resources of a process.
 type holding struct {
 	FDs, Threads, Children, Sockets, Files int
 	RSS                                    int64 // bytes
@@ -240,7 +239,7 @@ func (b *Bridge) holds() holding {
 	_ = filepath.WalkDir(filepath.Join(b.Dir, "t"), func(_ string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // it has just been removed
+			return nil //nolint:nilerr // the file was removed meanwhile
 		case d.Type()&os.ModeSocket != 0:
 			h.Sockets++
 		default:

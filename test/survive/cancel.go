@@ -16,12 +16,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// prompt is the time limit for the end of a canceled call. A later end has another cause, such as the end of its
-// session.
+// prompt is the time limit for the cancellation of a call. After a longer time, the call ended for another reason, such
+// as the end of its session.
 const prompt = 10 * time.Second
 
-// crowd makes calls of several concurrent callers of an era.
-func crowd(url, era string, callers, calls int,
+// callConcurrently makes calls of several concurrent callers of an era.
+func callConcurrently(url, era string, callers, calls int,
 	call func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call,
 ) ([]checker.Call, error) {
 	history := make([][]checker.Call, callers)
@@ -47,7 +47,7 @@ func crowd(url, era string, callers, calls int,
 			for range calls / callers {
 				made := call(c, aside)
 				history[n] = append(history[n], made)
-				if made.Broken != "" || made.End-made.Begin > int64(prompt) { // each of the others would take as long
+				if made.Broken != "" || made.End-made.Begin > int64(prompt) { // further calls would take as long
 					return
 				}
 			}
@@ -80,18 +80,18 @@ func finished(b *Bridge, from int64) ([]checker.Entry, error) {
 		if open <= 0 || time.Now().After(until) {
 			return journal, nil
 		}
-		time.Sleep(50 * time.Millisecond) // who writes the journal tells nobody else
+		time.Sleep(50 * time.Millisecond) // another process writes the journal
 	}
 }
 
-// cancels is R8: the time from a caller's cancellation to the end of the work, in both eras.
-func cancels(ctx context.Context, r *Rig) error {
+// cancelCalls is R8: the time from a caller's cancellation to the end of the work, in both eras.
+func cancelCalls(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {
 		return err
 	}
 	calls := r.cycles(1000, 50_000)
-	legacy, err := crowd(b.URL, loadgen.Legacy, 4, calls, func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call {
+	notified := func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call {
 		var notify sync.WaitGroup
 		var refused error
 		call := c.Call(loadgen.Work{Tool: "hang", OnEvent: func(call *checker.Call) bool {
@@ -107,13 +107,15 @@ func cancels(ctx context.Context, r *Rig) error {
 			call.Broken = refused.Error()
 		}
 		return call
-	})
+	}
+	legacy, err := callConcurrently(b.URL, loadgen.Legacy, 4, calls, notified)
 	if err != nil {
 		return err
 	}
-	modern, err := crowd(b.URL, loadgen.Modern, 4, calls, func(c *loadgen.Caller, _ *loadgen.Conn) checker.Call {
+	disconnected := func(c *loadgen.Caller, _ *loadgen.Conn) checker.Call {
 		return c.Call(loadgen.Work{Tool: "hang", OnEvent: func(*checker.Call) bool { return false }})
-	})
+	}
+	modern, err := callConcurrently(b.URL, loadgen.Modern, 4, calls, disconnected)
 	if err != nil {
 		return err
 	}
@@ -135,17 +137,17 @@ func cancels(ctx context.Context, r *Rig) error {
 	var took [2][]time.Duration
 	missed, late := 0, 0
 	for i, c := range history {
-		asked := max(c.Cancelled, c.Dropped)
-		if asked == 0 || c.Broken != "" || at[c.Token] == 0 || at[c.Token]-asked > int64(prompt) {
+		canceled := max(c.Cancelled, c.Dropped)
+		if canceled == 0 || c.Broken != "" || at[c.Token] == 0 || at[c.Token]-canceled > int64(prompt) {
 			missed++
 			continue
 		}
-		late += len(c.Answers) + c.Late // a cancelled call is answered no more
+		late += len(c.Answers) + c.Late // a canceled call gets no response
 		which := 0
 		if i >= len(legacy) {
 			which = 1
 		}
-		took[which] = append(took[which], time.Duration(at[c.Token]-asked))
+		took[which] = append(took[which], time.Duration(at[c.Token]-canceled))
 	}
 	all := slices.Concat(took[0], took[1])
 	if len(wrongs) > 0 {
@@ -153,18 +155,19 @@ func cancels(ctx context.Context, r *Rig) error {
 			return err
 		}
 	}
-	r.tell("R8", missed+late+len(wrongs) == 0, "every cancellation ends the work; 0 late messages",
-		"%d cancels: %d missed, %d late, %d wrong %s", len(history), missed, late, len(wrongs), kinds(wrongs))
-	r.tell("R8t", quantile(all, .5) <= 2*time.Millisecond && quantile(all, .99) <= 10*time.Millisecond &&
-		quantile(all, 1) <= 100*time.Millisecond, "cancel to the end of the work p50 2 ms, p99 10 ms, max 100 ms",
+	r.report("R8", missed+late+len(wrongs) == 0, "every cancellation ends the work, 0 late messages",
+		"%d cancellations: %d missed, %d late, %d wrong %s", len(history), missed, late, len(wrongs), kinds(wrongs))
+	r.report("R8t", quantile(all, .5) <= 2*time.Millisecond && quantile(all, .99) <= 10*time.Millisecond &&
+		quantile(all, 1) <= 100*time.Millisecond,
+		"from the cancellation to the end of the work p50 2 ms, p99 10 ms, max 100 ms",
 		"by notification p50 %v, p99 %v, max %v; by disconnect p50 %v, p99 %v, max %v",
 		quantile(took[0], .5), quantile(took[0], .99), quantile(took[0], 1),
 		quantile(took[1], .5), quantile(took[1], .99), quantile(took[1], 1))
 	return nil
 }
 
-// dropStream opens the event stream of a client of 2024-11-05, makes a call, and closes the stream during it, when
-// w.OnEvent requests it.
+// dropStream opens the event stream of a client of 2024-11-05, makes a call, and closes the stream when w.OnEvent
+// returns false.
 func dropStream(ctx context.Context, c *http.Client, endpoint string, number int,
 	w loadgen.Work,
 ) (checker.Call, error) {
@@ -191,7 +194,7 @@ func dropStream(ctx context.Context, c *http.Client, endpoint string, number int
 		return call, err
 	}
 	defer stream.Body.Close()
-	to := "" // where messages go, as the first event says
+	to := "" // URL for messages, from the first event
 	post := func(bodies ...[]byte) bool {
 		for _, body := range bodies {
 			var resp *http.Response
@@ -208,7 +211,7 @@ func dropStream(ctx context.Context, c *http.Client, endpoint string, number int
 			to = endpoint + m.Data[strings.IndexByte(m.Data, '?'):]
 			return post([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},` +
 				`"clientInfo":{"name":"survive","version":"1"}}}`))
-		case call.Begin == 0: // it is the answer to that
+		case call.Begin == 0: // the response to initialize
 			call.Begin = time.Now().UnixNano()
 			return post([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`),
 				loadgen.Request(loadgen.Legacy, w))
@@ -228,25 +231,25 @@ func dropStream(ctx context.Context, c *http.Client, endpoint string, number int
 	return call, err
 }
 
-// drops is R9: the disconnection of a legacy client cancels nothing.
-func drops(ctx context.Context, r *Rig) error {
+// disconnectClients is R9: the disconnect of a legacy client does not cancel its calls.
+func disconnectClients(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {
 		return err
 	}
-	crowdSize := 8
-	sessions := make([]*loadgen.Caller, crowdSize) // they stay, or their end would be that of their calls
+	clients := 8
+	sessions := make([]*loadgen.Caller, clients) // the end of a session would cancel its calls
 	var mu sync.Mutex
 	var history []checker.Call
 	var failed error
-	old := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: crowdSize}}
+	old := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	var wg sync.WaitGroup
-	for n := range crowdSize {
+	for n := range clients {
 		if sessions[n], err = loadgen.NewCaller(b.URL, loadgen.Legacy, n); err != nil {
 			return err
 		}
 		wg.Go(func() {
-			for range r.cycles(2000, 100_000) / crowdSize {
+			for range r.cycles(2000, 100_000) / clients {
 				at := 1 + rand.IntN(5)
 				call := sessions[n].Call(loadgen.Work{
 					Ms: 10 + rand.IntN(30), Events: 5,
@@ -256,7 +259,7 @@ func drops(ctx context.Context, r *Rig) error {
 				history = append(history, call)
 				mu.Unlock()
 			}
-			for range r.cycles(400, 20_000) / crowdSize {
+			for range r.cycles(400, 20_000) / clients {
 				at := 1 + rand.IntN(5)
 				call, err := dropStream(ctx, old, b.URL, n, loadgen.Work{
 					Ms: 10 + rand.IntN(30), Events: 5,
@@ -307,7 +310,7 @@ func drops(ctx context.Context, r *Rig) error {
 	if len(wrongs) > 0 {
 		why = fmt.Sprintf("; the first: %+v", wrongs[0])
 	}
-	r.tell("R9", dropped > 0 && unfinished+len(wrongs) == 0, "a legacy disconnect cancels nothing",
+	r.report("R9", dropped > 0 && unfinished+len(wrongs) == 0, "a legacy disconnect cancels no call",
 		"%d disconnects within %d calls, %d of them over HTTP+SSE: %d did not end, %d wrong%s", dropped, len(history),
 		r.cycles(400, 20_000), unfinished, len(wrongs), why)
 	return nil

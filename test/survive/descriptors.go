@@ -17,9 +17,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// starves is F20 and R17: clients use all file descriptors of the bridge, and its backend is killed meanwhile.
-// Connected clients notice neither, and the backend is restarted when there are descriptors again.
-func starves(ctx context.Context, r *Rig) error {
+// exhaustDescriptors is F20 and R17: clients use all file descriptors of the bridge, and its backend is killed
+// meanwhile. Connected clients keep their streams, and the backend restarts once descriptors are free.
+func exhaustDescriptors(ctx context.Context, r *Rig) error {
 	const files = 256
 	b, err := r.start(ctx, setup{})
 	if err != nil {
@@ -35,7 +35,7 @@ func starves(ctx context.Context, r *Rig) error {
 	var streams []*loadgen.Conn
 	for _, c := range callers {
 		if call := c.Call(loadgen.Work{}); !call.OK() {
-			return fmt.Errorf("a first call failed: %+v", call)
+			return fmt.Errorf("the first call failed: %+v", call)
 		}
 		stream, err := openStream(c)
 		if err != nil {
@@ -43,13 +43,13 @@ func starves(ctx context.Context, r *Rig) error {
 		}
 		streams = append(streams, stream)
 	}
-	herd := newHerd(ctx, clients, func() loadgen.Work { return loadgen.Work{Ms: 20} })
-	cur, err := herd.await(ctx, 0)
+	group := startGroup(ctx, clients, func() loadgen.Work { return loadgen.Work{Ms: 20} })
+	cur, err := group.await(ctx, 0)
 	var back, came []time.Duration
 	full := files
 	for n := 0; n < r.cycles(2, 30) && err == nil; n++ {
 		end := flood(ctx, b.URL, 2*files)
-		time.Sleep(time.Second) // until they have all there is
+		time.Sleep(time.Second) // until all descriptors are in use
 		full = min(full, b.holds().FDs)
 		err = syscall.Kill(cur.pid, syscall.SIGKILL)
 		time.Sleep(3*time.Second + time.Duration(n%10)*100*time.Millisecond)
@@ -63,12 +63,12 @@ func starves(ctx context.Context, r *Rig) error {
 			call := newcomer.Call(loadgen.Work{})
 			came = append(came, time.Since(freed))
 			newcomer.End()
-			herd.add(call)
-			cur, err = herd.await(ctx, cur.pid)
-			back = append(back, max(cur.at.Sub(freed), 0)) // it may have found some before
+			group.add(call)
+			cur, err = group.await(ctx, cur.pid)
+			back = append(back, max(cur.at.Sub(freed), 0)) // it may have answered before
 		}
 	}
-	history := herd.end()
+	history := group.end()
 	if err != nil {
 		return errors.Join(err, fmt.Errorf("the log is in %s", b.Dir))
 	}
@@ -97,14 +97,13 @@ func starves(ctx context.Context, r *Rig) error {
 	for i := range history {
 		outcomes[outcome(&history[i])]++
 	}
-	r.tell("F20", len(wrongs)+lost == 0 && full > files-10,
-		"all descriptors are taken: 0 streams lost, 0 wrong answers",
-		"%d times, %d of %d descriptors taken; %d calls %v: %d wrong %s; %d of %d streams lost", len(back), full, files,
-		len(history), outcomes,
-		len(wrongs), kinds(wrongs), lost, len(streams))
-	r.tell("R17", quantile(back, 1) <= time.Second && quantile(came, 1) <= time.Second,
-		"a backend that was killed meanwhile, and who connects then, are served within 1 s after there are some",
-		"p50 %v, max %v; who connects within p50 %v, max %v of %d", quantile(back, .5), quantile(back, 1),
+	r.report("F20", len(wrongs)+lost == 0 && full > files-10,
+		"all descriptors are in use: 0 streams lost, 0 wrong answers",
+		"%d times, %d of %d descriptors in use; %d calls %v: %d wrong %s; %d of %d streams lost",
+		len(back), full, files, len(history), outcomes, len(wrongs), kinds(wrongs), lost, len(streams))
+	r.report("R17", quantile(back, 1) <= time.Second && quantile(came, 1) <= time.Second,
+		"1 s after descriptors are free, the killed backend runs and new clients are served",
+		"backend p50 %v, max %v; new client p50 %v, max %v of %d", quantile(back, .5), quantile(back, 1),
 		quantile(came, .5), quantile(came, 1),
 		len(back))
 	return nil
@@ -120,12 +119,12 @@ func flood(ctx context.Context, url string, n int) (end func()) {
 			for ctx.Err() == nil {
 				c, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 				if err != nil {
-					continue // so it is refused, and tries again
+					continue // refused: retry
 				}
 				stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 				_, err = io.WriteString(c, "POST /mcp HTTP/1.1\r\nHost: "+host+"\r\n")
 				if err == nil {
-					_, _ = io.Copy(io.Discard, c) // until it is closed
+					_, _ = io.Copy(io.Discard, c) // until the bridge closes it
 				}
 				stop()
 				_ = c.Close()

@@ -27,9 +27,9 @@ var (
 	testsFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// attacks is S1 and S6: all attacks of test/survive/attack in a long run, and otherwise those on tokens, headers and
+// runAttacks is S1 and S6: all attacks of test/survive/attack in a long run, and otherwise those on tokens, headers and
 // names.
-func attacks(ctx context.Context, r *Rig) error {
+func runAttacks(ctx context.Context, r *Rig) error {
 	args := []string{"run", "./attack", "-bin", r.bin, "-root", root}
 	if !r.long {
 		args = append(args, "-only", "D,F")
@@ -37,7 +37,7 @@ func attacks(ctx context.Context, r *Rig) error {
 	text, failed := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	s1, s6 := attacked.FindStringSubmatch(string(text)), looked.FindStringSubmatch(string(text))
 	if s1 == nil || s6 == nil {
-		return fmt.Errorf("the attacks were not run: %w\n%s", failed, text)
+		return fmt.Errorf("run the attacks: %w\n%s", failed, text)
 	}
 	rows, err := attackRows()
 	if err != nil {
@@ -46,11 +46,11 @@ func attacks(ctx context.Context, r *Rig) error {
 	if s1[3] != "0" {
 		fmt.Printf("%s", text)
 	}
-	r.tell("S1", s1[3] == "0" && len(rows) >= 175, "175 rows, and none fails",
-		"%s of %d rows run, %s checks, %s failed; make test-attack runs all",
+	r.report("S1", s1[3] == "0" && len(rows) >= 175, "175 rows, 0 fail",
+		"%s of %d rows run, %s checks: %s failed; make test-attack runs all rows",
 		s1[1], len(rows), s1[2], s1[3])
-	r.tell("S6", s6[2] == "0", "no secret anywhere",
-		"%s logs, journals, environments and command lines looked at, a secret in %s", s6[1], s6[2])
+	r.report("S6", s6[2] == "0", "0 secrets",
+		"%s logs, journals, environments and command lines: %s contain a secret", s6[1], s6[2])
 	return nil
 }
 
@@ -64,8 +64,8 @@ func attackRows() (map[string]bool, error) {
 	return rows, err
 }
 
-// fuzzes is S3: every fuzz target for 10 s in a long run, otherwise one, and the corpus of all.
-func fuzzes(ctx context.Context, r *Rig) error {
+// runFuzzTargets is S3: every fuzz target for 10 s in a long run, otherwise one, and the corpus of all.
+func runFuzzTargets(ctx context.Context, r *Rig) error {
 	args := []string{"3s", "jsonrpc FuzzParse"}
 	if r.long {
 		args = []string{"10s"}
@@ -73,7 +73,7 @@ func fuzzes(ctx context.Context, r *Rig) error {
 	text, failed := exec.CommandContext(ctx, filepath.Join(root, "tools", "fuzz"), args...).CombinedOutput()
 	s3 := fuzzed.FindStringSubmatch(string(text))
 	if s3 == nil {
-		return fmt.Errorf("nothing was fuzzed: %w\n%s", failed, text)
+		return fmt.Errorf("run the fuzz targets: %w\n%s", failed, text)
 	}
 	if failed != nil {
 		fmt.Printf("%s", text)
@@ -81,21 +81,21 @@ func fuzzes(ctx context.Context, r *Rig) error {
 	targets, err := exec.CommandContext(ctx, "git", "-C", root, "grep", "--untracked", "-hoE",
 		"^func Fuzz[A-Za-z0-9_]+", "--", "*_test.go").Output()
 	if err != nil {
-		return fmt.Errorf("look for fuzz targets: %w", err)
+		return fmt.Errorf("find fuzz targets: %w", err)
 	}
 	corpus, err := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "*/testdata/fuzz/*").Output()
 	if err != nil {
-		return fmt.Errorf("look for their inputs: %w", err)
+		return fmt.Errorf("find inputs of fuzz targets: %w", err)
 	}
 	has := strings.Count(string(targets), "\n")
-	r.tell("S3", failed == nil && has >= 16, "16 targets, and nothing breaks one",
-		"%d targets with %d inputs of their own; %s run, %s executions, %s failed; make fuzz runs all",
+	r.report("S3", failed == nil && has >= 16, "16 targets, 0 fail",
+		"%d targets with %d inputs; %s run, %s executions: %s failed; make fuzz runs all targets",
 		has, strings.Count(string(corpus), "\n"), s3[1], s3[2], s3[3])
 	return nil
 }
 
-// readsAlike is S4: documents with new random numbers, parsed by the bridge and by the strict reference.
-func readsAlike(ctx context.Context, r *Rig) error {
+// compareParsers is S4: random documents, parsed by the bridge and by the strict reference.
+func compareParsers(ctx context.Context, r *Rig) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestGeneratedDocuments$",
 		"./internal/jsonrpc",
 		"-documents", strconv.Itoa(r.cycles(1_000_000, 100_000_000)), "-seed",
@@ -104,29 +104,29 @@ func readsAlike(ctx context.Context, r *Rig) error {
 	text, failed := cmd.CombinedOutput()
 	s4 := compared.FindStringSubmatch(string(text))
 	if s4 == nil {
-		return fmt.Errorf("no documents were read: %w\n%s", failed, text)
+		return fmt.Errorf("parse documents: %w\n%s", failed, text)
 	}
 	if failed != nil {
 		fmt.Printf("%s", text)
 	}
-	r.tell("S4", failed == nil && s4[2] == "0", "none accepted with another meaning", "%s, %s with another meaning",
+	r.report("S4", failed == nil && s4[2] == "0", "0 accepted with another meaning", "%s: %s with another meaning",
 		s4[1], s4[2])
 	return nil
 }
 
-// limits is S10: every limit of docs/security.md names an existing test. make test-attack runs the rows, and make
+// checkLimits is S10: every limit of docs/security.md names an existing test. make test-attack runs the rows, and make
 // test the tests.
-func limits(_ context.Context, r *Rig) error {
+func checkLimits(_ context.Context, r *Rig) error {
 	n, tests, wrong, err := limitTests()
 	if err != nil {
 		return err
 	}
-	r.tell("S10", len(wrong) == 0, "every limit has a test", "%d limits, %d rows and tests for them; not there: %d %s",
+	r.report("S10", len(wrong) == 0, "every limit has a test", "%d limits, %d rows and tests; %d missing %s",
 		n, tests, len(wrong), strings.Join(wrong, ", "))
 	return nil
 }
 
-// limitTests returns the numbers of limits in docs/security.md and of their tests, and the errors.
+// limitTests returns the number of limits in docs/security.md, the number of their tests, and the missing tests.
 func limitTests() (n, tests int, wrong []string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
@@ -188,7 +188,7 @@ func through(name string) (ids []string) {
 	for id := first; id <= last && namedRow.MatchString(id); {
 		ids = append(ids, id)
 		var n int
-		_, _ = fmt.Sscan(strings.TrimLeft(id[1:], "0"), &n) // it has two digits
+		_, _ = fmt.Sscan(strings.TrimLeft(id[1:], "0"), &n) // ids have two digits
 		id = fmt.Sprintf("%s%02d", first[:1], n+1)
 	}
 	return ids

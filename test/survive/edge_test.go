@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// docs/security.md names an existing test for each limit.
+// Each limit in docs/security.md names an existing test.
 func TestEveryLimitHasATest(t *testing.T) {
 	t.Parallel()
 	n, tests, wrong, err := limitTests()

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// gofail makes failpoints from comments.
+// gofail turns comments into failpoints.
 const gofail = "go.etcd.io/gofail"
 
 // buildFailing builds mcpbridge with the failpoints of panicPoints from a copy of its source.
@@ -83,13 +83,13 @@ func (p *panicPoint) insert(dir, name string) error {
 		i = slices.IndexFunc(lines[from:], is)
 	}
 	if i < 0 || p.in == "" && slices.ContainsFunc(lines[i+1:], is) {
-		return fmt.Errorf("failpoint %s: %s does not have the line %q exactly once: adapt the row of panicPoints", name,
-			p.file, p.line)
+		return fmt.Errorf("failpoint %s: %s does not have the line %q exactly once: adapt its entry in panicPoints",
+			name, p.file, p.line)
 	}
 	if i += from; p.after {
 		i++
 	}
-	// a comment right behind it would be its code
+	// gofail would take a comment on the next line for the code of the failpoint.
 	lines = slices.Insert(lines, i, "// gofail: var "+name+" struct{}", "")
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600)
 }
@@ -169,13 +169,13 @@ func hasFailpoints(program string) (bool, error) {
 	return false, nil
 }
 
-// A fuse triggers the failpoints of a running program at its GOFAIL_HTTP address.
-type fuse struct {
+// A failpointClient triggers the failpoints of a running program at its GOFAIL_HTTP address.
+type failpointClient struct {
 	addr   string
 	client *http.Client
 }
 
-func (f fuse) do(method, path, body string) (string, error) {
+func (f failpointClient) do(method, path, body string) (string, error) {
 	req, err := http.NewRequest(method, "http://"+f.addr+"/"+path, strings.NewReader(body))
 	if err != nil {
 		return "", err
@@ -192,8 +192,8 @@ func (f fuse) do(method, path, body string) (string, error) {
 	return string(text), err
 }
 
-// light triggers one panic at a failpoint, and waits for it. It calls kick repeatedly.
-func (f fuse) light(name string, kick func() error) error {
+// panicOnce triggers one panic at a failpoint, and waits for it. It calls kick repeatedly.
+func (f failpointClient) panicOnce(name string, kick func() error) error {
 	if _, err := f.do(http.MethodPut, name, "1*panic"); err != nil {
 		return err
 	}
@@ -216,5 +216,5 @@ func (f fuse) light(name string, kick func() error) error {
 			}
 		}
 	}
-	return fmt.Errorf("nobody came to the failpoint %s for 20 s", name)
+	return fmt.Errorf("failpoint %s was not reached within 20 s", name)
 }

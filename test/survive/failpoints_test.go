@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The released program has no failpoints, and the source has the line of each row of panicPoints.
+// The released program has no failpoints, and the source has the line of each entry of panicPoints.
 func TestOnlyTheCopyHasFailpoints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -21,11 +21,11 @@ import (
 // A sample is the resources of a bridge at one time.
 type sample struct {
 	after           time.Duration
-	rss, anon, file int64 // bytes; file is what the kernel can drop
-	heap            int64 // bytes that the last collection has left
+	rss, anon, file int64 // bytes; the kernel can reclaim file
+	heap            int64 // bytes after the last collection
 	minor, major    int64 // page faults so far
 	fds, threads    int
-	collected       int // how often
+	collected       int // number of collections
 }
 
 // collection matches a line of GODEBUG=gctrace=1: the number of the collection, and the heap in MiB at its start,
@@ -54,10 +54,9 @@ func (b *Bridge) sample(began time.Time) sample {
 	return s
 }
 
-// grows is K2: the resources of a bridge under sequential calls of every kind, for a long time. GOGC is set so that
-// there is no ballast, with which the heap grows by 64 MiB before the first collection: that could hide a leak, or
-// look like one.
-func grows(ctx context.Context, r *Rig) error {
+// measureMemory is K2: the memory of a bridge under calls of every kind, for a long time. GOGC is set to disable the
+// ballast, which lets the heap grow by 64 MiB before the first collection: that could hide a leak, or look like one.
+func measureMemory(ctx context.Context, r *Rig) error {
 	lasts := 90 * time.Second
 	if r.long {
 		lasts = time.Hour
@@ -127,8 +126,8 @@ func grows(ctx context.Context, r *Rig) error {
 	}
 	first, last := most(samples[:len(samples)*2/3]), most(samples[len(samples)*2/3:])
 	end := samples[len(samples)-1]
-	r.tell("K2", len(failed) == 0 && last <= first+growth,
-		fmt.Sprintf("after two thirds of %v of calls of every kind its memory grows by 2 MiB at most", lasts),
+	r.report("K2", len(failed) == 0 && last <= first+growth,
+		fmt.Sprintf("in the last third of %v of calls of every kind, memory grows by at most 2 MiB", lasts),
 		"%d calls, %d failed; anonymous memory at most %d KiB, and %d KiB in the last third; at the end RSS %d "+
 			"KiB, of it files %d KiB, heap %d KiB, %d collections",
 		calls, len(failed), first>>10, last>>10, end.rss>>10, end.file>>10, end.heap>>10, end.collected)
@@ -183,7 +182,7 @@ func mixed(ctx context.Context, url, target string, n int) (calls int, failed []
 	for i := 0; i < times && ctx.Err() == nil; i++ {
 		w := work()
 		switch rand.IntN(30) {
-		case 0: // it goes before the answer
+		case 0: // cancels the call
 			w = loadgen.Work{Tool: "hang"}
 			w.OnEvent = func(call *checker.Call) bool {
 				if era == loadgen.Legacy {

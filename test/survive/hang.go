@@ -15,12 +15,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// blocked is how long the process of a backend is blocked: longer than a stopped or hung one is given.
+// blocked is how long the process of a backend is blocked. A stopped backend is replaced sooner.
 const blocked = 8 * time.Second
 
-// hangs is R13: one of two backends is stopped under load, and restarted. Then it is blocked, and keeps its calls.
-// Callers of the other one do not notice.
-func hangs(ctx context.Context, r *Rig) error {
+// stopAndBlock is R13: one of two backends is stopped under load, and replaced. Then it is blocked, and keeps its
+// calls. Calls of the other one are not affected.
+func stopAndBlock(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends:\n- {name: hung, launch: {command: [%[1]q], "+
 			"env: {FAULTPLUG_JOURNAL: %[2]q, GOMAXPROCS: '1', GODEBUG: asyncpreemptoff=1}}}\n"+
@@ -37,17 +37,17 @@ func hangs(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	// Work takes a while, so that the scheduling of few cores does not matter.
+	// Calls take 20 ms, so that the scheduling of few cores does not matter.
 	of := func(tool string) func() loadgen.Work {
 		return func() loadgen.Work { return loadgen.Work{Tool: tool, Ms: 20} }
 	}
-	hung, well := newHerd(ctx, hungClients, of("hung_work")), newHerd(ctx, wellClients, of("well_work"))
+	hung, well := startGroup(ctx, hungClients, of("hung_work")), startGroup(ctx, wellClients, of("well_work"))
 	cur, err := hung.await(ctx, 0)
 	var took []time.Duration
 	type span struct{ from, to time.Time }
 	var out []span
 	for n := 0; n < r.cycles(2, 50) && err == nil; n++ {
-		time.Sleep(3 * time.Second) // as long as it is well, for comparison
+		time.Sleep(3 * time.Second) // calls without a fault, for comparison
 		stopped := time.Now()
 		if err = syscall.Kill(cur.pid, syscall.SIGSTOP); err == nil {
 			cur, err = hung.await(ctx, cur.pid)
@@ -63,7 +63,7 @@ func hangs(ctx context.Context, r *Rig) error {
 		call := blocker.Call(loadgen.Work{Tool: "hung_block", Ms: int(blocked.Milliseconds())})
 		blocks = append(blocks, call)
 		out = append(out, span{time.Unix(0, call.Begin), time.Unix(0, call.End)})
-		time.Sleep(time.Second) // as long as a restart takes, if there is one
+		time.Sleep(time.Second) // time for a restart, which must not happen
 	}
 	history := append(hung.end(), blocks...)
 	others := well.end()
@@ -113,25 +113,24 @@ func hangs(ctx context.Context, r *Rig) error {
 			return err
 		}
 	}
-	r.tell("R13", len(wrongs)+failed+lost == 0 && len(took) > 0 && quantile(took, 1) <= 6*time.Second && waited > 0 &&
+	r.report("R13", len(wrongs)+failed+lost == 0 && len(took) > 0 && quantile(took, 1) <= 6*time.Second && waited > 0 &&
 		warned == len(blocks),
-		fmt.Sprintf("a backend that is stopped is replaced within 6 s; one that is blocked for %v loses no call "+
-			"and is not restarted, "+
-			"which is logged; no call of another one fails", blocked),
-		"%d times stopped, replaced and answering within p50 %v, max %v; %d times blocked, %d warnings, %d calls "+
-			"waited, %d failed or were "+
-			"answered by another process; %d calls of it, %d of the other: %d wrong %s, %d of the other failed",
+		fmt.Sprintf("a stopped backend is replaced within 6 s; one that is blocked for %v is not restarted, loses no "+
+			"call and is logged; no call of the other backend fails", blocked),
+		"%d times stopped, the new one answers within p50 %v, max %v; %d times blocked, %d warnings, %d calls "+
+			"waited, %d failed or were answered by another process; %d calls of it, %d of the other: %d wrong %s, "+
+			"%d of the other failed",
 		len(took), quantile(took, .5), quantile(took, 1), len(blocks), warned, waited, lost, len(history), len(others),
 		len(wrongs),
 		kinds(wrongs), failed)
 	before, then := quantile(calm, .99), quantile(meanwhile, .99)
-	r.tell("R13p", then <= before*6/5, "the other's p99 + 20 %",
+	r.report("R13p", then <= before*6/5, "p99 of the other backend + 20 %",
 		"p99 %v of %d calls before and after, %v of %d meanwhile", before, len(calm),
 		then, len(meanwhile))
 	return nil
 }
 
-// whileBlocked returns how many calls waited for a blocked backend, and how many did not get the result of that
+// whileBlocked returns how many calls waited for a blocked backend, and how many failed or were answered by another
 // process. It returns an error if the process was not blocked.
 func whileBlocked(blocks, history []checker.Call, journal []checker.Entry, pid int) (waited, lost int, err error) {
 	for _, block := range blocks {

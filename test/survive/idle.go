@@ -45,11 +45,11 @@ func idleSessions(ctx context.Context, r *Rig) error {
 	if _, err := b.stop(); err != nil {
 		return err
 	}
-	r.tell("L4", after.RSS <= 500<<20 && perSession == 0 && more == nil,
-		"100,000 idle legacy sessions in 500 MiB, and no goroutine for any of them; one more ends some that were "+
-			"never used",
-		"%d sessions in %d MiB RSS (%d MiB before), %d threads, %.3f goroutines each; opened %.0f/s; one more is "+
-			"let in: %v", most, after.RSS>>20,
+	r.report("L4", after.RSS <= 500<<20 && perSession == 0 && more == nil,
+		"100,000 idle legacy sessions in 500 MiB, without a goroutine per session; a further session replaces unused "+
+			"ones",
+		"%d sessions in %d MiB RSS (%d MiB before), %d threads, %.3f goroutines each; opened %.0f/s; a further one is "+
+			"accepted: %v", most, after.RSS>>20,
 		before.RSS>>20, after.Threads, perSession, most/took.Seconds(), more == nil)
 	return nil
 }
@@ -84,18 +84,18 @@ func open(ctx context.Context, url string, sessions int) error {
 func (r *Rig) goroutines(ctx context.Context) (each float64, err error) {
 	const sessions = 2000
 	err = r.inside(ctx, func(b *Bridge) error {
-		if err := open(ctx, b.URL, 1); err != nil { // what is made once
+		if err := open(ctx, b.URL, 1); err != nil { // initializes caches
 			return err
 		}
-		before := still()
+		before := stableGoroutines()
 		err := open(ctx, b.URL, sessions)
-		each = float64(max(still()-before-goroutineNoise, 0)) / sessions
+		each = float64(max(stableGoroutines()-before-goroutineNoise, 0)) / sessions
 		return err
 	})
 	return each, err
 }
 
-// goroutineNoise is the tolerated difference of goroutines.
+// goroutineNoise is the tolerated difference in the number of goroutines.
 const goroutineNoise = 5
 
 // inside calls f with a bridge in this process, with the same server and backend as in mcpbridge. The number of
@@ -117,7 +117,7 @@ func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { _ = p.Run(ctx) }) // Ready says if it does not start
+	wg.Go(func() { _ = p.Run(ctx) }) // Ready returns the error
 	if err := p.Ready(ctx); err != nil {
 		return err
 	}
@@ -128,15 +128,15 @@ func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 		return err
 	}
 	srv := &http.Server{Handler: mcp, ReadHeaderTimeout: 5 * time.Second}
-	wg.Go(func() { _ = srv.Serve(ln) }) // it always ends with an error
+	wg.Go(func() { _ = srv.Serve(ln) }) // always returns an error
 	defer srv.Close()
 	b.URL = "http://" + ln.Addr().String() + "/mcp"
 	return f(b)
 }
 
-// rests is the part of K1 that is not visible from outside: at the end there are as many goroutines as before.
-// killUnderLoad checks the rest with the real process.
-func rests(ctx context.Context, r *Rig) error {
+// countGoroutines is K1g: the number of goroutines after kills under load. killUnderLoad checks the other resources
+// with the real process.
+func countGoroutines(ctx context.Context, r *Rig) error {
 	kills := r.cycles(20, 200)
 	return r.inside(ctx, func(b *Bridge) error {
 		callers, clients, err := callersOf(b.URL, 32)
@@ -151,28 +151,28 @@ func rests(ctx context.Context, r *Rig) error {
 		if err := warm(callers); err != nil {
 			return err
 		}
-		poison, err := loadgen.NewCaller(b.URL, loadgen.Modern, 100)
+		killer, err := loadgen.NewCaller(b.URL, loadgen.Modern, 100)
 		if err != nil {
 			return err
 		}
-		before := still()
-		k, err := r.killChapter(ctx, b, clients, poison, kills)
-		for _, c := range append(callers, poison) {
+		before := stableGoroutines()
+		k, err := r.killRepeatedly(ctx, b, clients, killer, kills)
+		for _, c := range append(callers, killer) {
 			c.Close()
 		}
-		after := still()
-		r.tell("K1g", after <= before+goroutineNoise && len(k.wrongs) == 0,
-			"after kills under load there are as many goroutines as before, 5 more at most",
+		after := stableGoroutines()
+		r.report("K1g", after <= before+goroutineNoise && len(k.wrongs) == 0,
+			"after kills under load at most 5 more goroutines than before",
 			"goroutines %d → %d after %d kills and %d calls", before, after, kills, k.calls)
 		return err
 	})
 }
 
-// still returns the number of goroutines when it is stable.
-func still() int {
+// stableGoroutines returns the number of goroutines when it is stable.
+func stableGoroutines() int {
 	last := -1
 	for same, tries := 0, 0; same < 5 && tries < 100; tries++ {
-		time.Sleep(20 * time.Millisecond) // those of connections end after them, and nobody tells
+		time.Sleep(20 * time.Millisecond) // goroutines of closed connections end without an event
 		n := runtime.NumGoroutine()
 		if same++; n != last {
 			same = 0
@@ -185,7 +185,7 @@ func still() int {
 // idleStreams is L5: streams that only wait for changes.
 func idleStreams(ctx context.Context, r *Rig) error {
 	const most = 15_000
-	hold := time.Duration(r.cycles(20, 3600)) * time.Second // a stream says that it is there every 15 s
+	hold := time.Duration(r.cycles(20, 3600)) * time.Second // the bridge sends a keepalive every 15 s
 	b, err := r.start(ctx, setup{})
 	if err != nil {
 		return err
@@ -232,8 +232,8 @@ func idleStreams(ctx context.Context, r *Rig) error {
 		return err
 	}
 	each := float64(held.RSS-before.RSS) / most / 1024
-	r.tell("L5", each <= 28 && dead == 0 && after.FDs <= before.FDs,
-		fmt.Sprintf("15,000 idle streams for %v in 28 KiB each; none is lost", hold),
+	r.report("L5", each <= 28 && dead == 0 && after.FDs <= before.FDs,
+		fmt.Sprintf("15,000 idle streams for %v in 28 KiB each, 0 lost", hold),
 		"%d streams in %.1f KiB each (%d MiB), %d lost; opened %.0f/s; fds %d → %d → %d", most, each, held.RSS>>20,
 		dead, most/opened.Seconds(),
 		before.FDs, held.FDs, after.FDs)

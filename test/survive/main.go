@@ -1,11 +1,10 @@
-// Command survive breaks the bridge's environment under load, and counts what its clients lose.
+// Command survive injects faults into the bridge's environment under load, and counts lost calls.
 //
 //	go run . -bin ../../bin/mcpbridge [-long] [-laws] [-only R1,R8] [-out survive.json] [-keep]
 //
-// Each scenario prints a line with its goal, the figure, and whether it holds. docs/survive.md describes the
-// scenarios. The exit code is 1 if a goal does not hold. With -laws, those of measured do not count: times and sizes
-// depend on the machine and its load, and lost or duplicate calls do not. Scenarios that only
-// measure are skipped then, unless -only names them.
+// Each scenario prints a line with its goal, the figure, and whether it passes. docs/survive.md describes the
+// scenarios. The exit code is 1 if a goal is missed. With -laws, the goals in measured do not count, because times and
+// sizes depend on the machine and its load, and scenarios that only measure are skipped unless -only names them.
 package main
 
 import (
@@ -38,7 +37,7 @@ func main() {
 // A Rig is the environment of scenarios.
 type Rig struct {
 	bin, plugin, upstream string // programs
-	dir                   string // what is left of a run
+	dir                   string // logs, journals and histories
 	long, laws            bool
 	results               []Result
 }
@@ -49,47 +48,47 @@ type Result struct {
 	Figure string  `json:"figure"`
 	Goal   string  `json:"goal"`
 	Pass   bool    `json:"pass"`
-	Load   string  `json:"load"` // of the machine when it was measured
+	Load   string  `json:"load"` // load average of the machine
 	Took   float64 `json:"seconds"`
 }
 
 // A scenario is a row of the table.
 type scenario struct {
-	ids string // of the goals that it measures
+	ids string // its goals
 	run func(ctx context.Context, r *Rig) error
 }
 
 var scenarios = []scenario{
 	{"R1 R2 R4 K1", killUnderLoad},
-	{"R3 F01", killQuietly},
-	{"K1g", rests},
-	{"K2", grows},
+	{"R3 F01", killWithOneCaller},
+	{"K1g", countGoroutines},
+	{"K2", measureMemory},
 	{"R5 R5t", killBridge},
 	{"R6", restartRolling},
-	{"R7 R7t", endBridge},
-	{"R8 R8t", cancels},
-	{"R9", drops},
-	{"R10", resumes},
-	{"R13 R13p", hangs},
-	{"R15", panics},
+	{"R7 R7t", terminateBridge},
+	{"R8 R8t", cancelCalls},
+	{"R9", disconnectClients},
+	{"R10", resumeStreams},
+	{"R13 R13p", stopAndBlock},
+	{"R15", panicAtFailpoints},
 	{"R16", killUpstream},
 	{"F15", failUpstream},
 	{"F16 R12", failNetwork},
-	{"I01", babble},
+	{"I01", printInvalidLines},
 	{"L4", idleSessions},
 	{"L5", idleStreams},
-	{"L8", overloads},
-	{"L8m L8s", fills},
+	{"L8", overload},
+	{"L8m L8s", fillMemory},
 	{"L9", badRequests},
-	{"L10", neighbours},
-	{"F04", crashesAtStart},
-	{"F06", startsSlowly},
-	{"F20 R17", starves},
-	{"F08", printsLongLine},
-	{"S1 S6", attacks},
-	{"S3", fuzzes},
-	{"S4", readsAlike},
-	{"S10", limits},
+	{"L10", noisyNeighbor},
+	{"F04", crashAtStart},
+	{"F06", startSlowly},
+	{"F20 R17", exhaustDescriptors},
+	{"F08", printLongLine},
+	{"S1 S6", runAttacks},
+	{"S3", runFuzzTargets},
+	{"S4", compareParsers},
+	{"S10", checkLimits},
 }
 
 // measured are the goals that depend on the machine.
@@ -98,18 +97,18 @@ var measured = []string{
 	"K2",
 }
 
-// counts reports whether a goal is one with -laws.
+// counts reports whether a goal counts with -laws.
 func counts(id string) bool { return !slices.Contains(measured, id) }
 
 func run(ctx context.Context, args []string) error {
 	r := &Rig{}
 	flags := flag.NewFlagSet("survive", flag.ContinueOnError)
-	flags.StringVar(&r.bin, "bin", "../../bin/mcpbridge", "the mcpbridge to break")
-	flags.BoolVar(&r.long, "long", false, "run as many cycles as the goals say, which takes some hours")
-	flags.BoolVar(&r.laws, "laws", false, "fail only for what does not depend on the machine")
+	flags.StringVar(&r.bin, "bin", "../../bin/mcpbridge", "the mcpbridge to test")
+	flags.BoolVar(&r.long, "long", false, "run as many cycles as the goals require, which takes some hours")
+	flags.BoolVar(&r.laws, "laws", false, "fail only for goals that do not depend on the machine")
 	only := flags.String("only", "", "run only the scenarios of these goals, such as R1,R8")
 	out := flags.String("out", "", "write the figures to this file, as JSON")
-	keep := flags.Bool("keep", false, "keep logs, journals and histories even if all is well")
+	keep := flags.Bool("keep", false, "keep logs, journals and histories even if all goals pass")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -117,7 +116,7 @@ func run(ctx context.Context, args []string) error {
 	for _, id := range wanted {
 		if !slices.ContainsFunc(scenarios,
 			func(s scenario) bool { return slices.Contains(strings.Fields(s.ids), id) }) {
-			return fmt.Errorf("-only %s: there is no such goal", id)
+			return fmt.Errorf("-only %s: unknown goal", id)
 		}
 	}
 	var err error
@@ -130,7 +129,7 @@ func run(ctx context.Context, args []string) error {
 	r.plugin, r.upstream = filepath.Join(r.dir, "faultplug"), filepath.Join(r.dir, "faultmcp")
 	if text, err := exec.CommandContext(ctx, "go", "build", "-o", r.dir, "./faultplug", "./faultmcp").
 		CombinedOutput(); err != nil {
-		return fmt.Errorf("build what fails: %w\n%s", err, text)
+		return fmt.Errorf("build faultplug and faultmcp: %w\n%s", err, text)
 	}
 	fmt.Printf("%d cores, %s, load %s; the callers share the cores\n", runtime.NumCPU(), runtime.Version(), load())
 	err = r.runAll(ctx, wanted)
@@ -156,7 +155,7 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 			continue
 		}
 		began, had := time.Now(), len(r.results)
-		its, cancel := context.WithCancel(ctx) // of a scenario that broke, no bridge stays
+		its, cancel := context.WithCancel(ctx) // ends the bridges of a scenario that fails
 		err := s.run(its, r)
 		cancel()
 		if ctx.Err() != nil {
@@ -165,7 +164,7 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 		for i := had; i < len(r.results); i++ {
 			r.results[i].Took = time.Since(began).Seconds()
 		}
-		if err != nil { // the rig itself broke: what it was to measure is not known
+		if err != nil { // nothing was measured
 			fmt.Printf("%-4s FAIL  %v\n", ids[0], err)
 			failed = append(failed, ids[0])
 		}
@@ -176,13 +175,13 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("not held: %s", strings.Join(failed, ", "))
+		return fmt.Errorf("missed goals: %s", strings.Join(failed, ", "))
 	}
 	return nil
 }
 
-// tell records a figure and prints it.
-func (r *Rig) tell(id string, pass bool, goal, figure string, args ...any) {
+// report records a figure and prints it.
+func (r *Rig) report(id string, pass bool, goal, figure string, args ...any) {
 	res := Result{ID: id, Pass: pass, Goal: goal, Figure: fmt.Sprintf(figure, args...), Load: load()}
 	r.results = append(r.results, res)
 	word := "pass"
@@ -195,7 +194,7 @@ func (r *Rig) tell(id string, pass bool, goal, figure string, args ...any) {
 	fmt.Printf("%-4s %s  %s  (goal: %s; load %s)\n", id, word, res.Figure, goal, res.Load)
 }
 
-// cycles returns the number of repetitions, which differs between long and short runs.
+// cycles returns the number of repetitions in this run.
 func (r *Rig) cycles(short, long int) int {
 	if r.long {
 		return long

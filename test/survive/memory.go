@@ -11,8 +11,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// fills is L8m and L8s: more sessions and more long bodies than the memory allows.
-func fills(ctx context.Context, r *Rig) error {
+// fillMemory is L8m and L8s: more sessions and long bodies than fit into the memory limit.
+func fillMemory(ctx context.Context, r *Rig) error {
 	const memory = 64 << 20
 	b, err := r.start(ctx, setup{own: []string{fmt.Sprint("MCPBRIDGE_LIMITS__MEMORY=", memory)}})
 	if err != nil {
@@ -32,7 +32,7 @@ func fills(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	call := modern.Call(loadgen.Work{}) // while no session is begun
+	call := modern.Call(loadgen.Work{}) // while new sessions are refused
 	modern.Close()
 	answered, refused, err := fillBodies(ctx, b, headers)
 	if err != nil {
@@ -52,14 +52,14 @@ func fills(ctx context.Context, r *Rig) error {
 		}
 	}
 	_, err = b.stop()
-	r.tell("L8m", strings.Contains(refusal, "status 503") && call.OK() && answered > 0 && refused > 0 && again >= 0,
-		"a bridge that is full refuses sessions and bodies with 503, answers calls, and takes sessions again when "+
-			"others end",
-		"with %d MiB %d sessions, then %q; a call is answered: %v; of %d bodies of 4 MiB %d are answered and %d "+
-			"refused; sessions again after %d ms",
+	r.report("L8m", strings.Contains(refusal, "status 503") && call.OK() && answered > 0 && refused > 0 && again >= 0,
+		"a bridge that is short of memory refuses sessions and bodies with 503, answers calls, and accepts sessions "+
+			"when others end",
+		"with %d MiB %d sessions, then %q; call answered: %v; of %d bodies of 4 MiB %d answered and %d refused; new "+
+			"sessions after %d ms",
 		memory>>20, len(open), refusal, call.OK(), answered+refused, answered, refused, again)
-	r.tell("L8s", took <= memory*100/85, "meanwhile it stays below the memory that its limit is 85 % of",
-		"at most %d MiB, of %d", took>>20, memory*100/85>>20)
+	r.report("L8s", took <= memory*100/85, "at most the memory that the limit is 85 % of",
+		"at most %d MiB of %d", took>>20, memory*100/85>>20)
 	return err
 }
 
@@ -84,7 +84,7 @@ func fillBodies(ctx context.Context, b *Bridge, headers string) (answered, refus
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for n := range 64 {
-		body := strings.Replace(start, `"id":1`, fmt.Sprint(`"id":`, n), 1) + rest // each has an id of its own
+		body := strings.Replace(start, `"id":1`, fmt.Sprint(`"id":`, n), 1) + rest // ids must be unique
 		wg.Go(func() {
 			for range 4 {
 				if ctx.Err() != nil {

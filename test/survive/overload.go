@@ -84,7 +84,7 @@ type outcomeCounts struct {
 	offered, good, refused, bad int
 	goodput                     float64 // a second
 	latency, refusal            []time.Duration
-	first                       string // of the bad ones
+	first                       string // the first bad one
 }
 
 func countOutcomes(history []checker.Call) outcomeCounts {
@@ -120,15 +120,15 @@ func countOutcomes(history []checker.Call) outcomeCounts {
 // machine, which the callers share with the bridge.
 const workMs = 500
 
-// overloads is L8: four and ten times the capacity.
-func overloads(ctx context.Context, r *Rig) error {
+// overload is L8: four and ten times the capacity.
+func overload(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {
 		return err
 	}
 	p := &pool{url: b.URL}
 	defer p.close()
-	const capacity = 256 * 1000 / workMs // calls at a time, each of which takes that long
+	const capacity = 256 * 1000 / workMs // limits.calls, divided by the duration of a call
 	d := time.Duration(r.cycles(10, 60)) * time.Second
 	peak := countOutcomes(p.offer(ctx, capacity*.9, d, loadgen.Work{Ms: workMs}))
 	pass := peak.bad == 0
@@ -139,19 +139,19 @@ func overloads(ctx context.Context, r *Rig) error {
 			quantile(t.latency, .99) <= 2*quantile(peak.latency, .99) &&
 			quantile(t.refusal, .99) <= 50*time.Millisecond && t.refused > 0
 		figures = append(figures,
-			fmt.Sprintf("%.0fx: goodput %.0f/s, p99 %v, %d refused, p99 %v, %d bad%s", times, t.goodput,
+			fmt.Sprintf("%.0f times: goodput %.0f/s, p99 %v, %d refused, p99 %v, %d bad%s", times, t.goodput,
 				quantile(t.latency, .99), t.refused, quantile(t.refusal, .99), t.bad, t.first))
 	}
 	rss := status(b.PID, "VmHWM")
 	_, err = b.stop()
-	r.tell("L8", pass, "at 4x and 10x goodput is 90 % of the peak, p99 at most twice, refusals are well-formed and "+
-		"within 50 ms",
+	r.report("L8", pass, "at 4 and 10 times the capacity goodput 90 % of the peak, p99 twice the peak's, valid "+
+		"refusals within 50 ms",
 		"%s; at most %d MiB RSS", strings.Join(figures, "; "), rss>>20)
 	return err
 }
 
-// neighbours is L10: a caller that requests fifty times its quota, beside a modest one.
-func neighbours(ctx context.Context, r *Rig) error {
+// noisyNeighbor is L10: a caller that requests fifty times its quota, beside a modest one.
+func noisyNeighbor(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{
 		auth: `{tokens: [{token: "token-of-the-quiet-one", subject: quiet}, {token: "token-of-the-noisy-one", subject: noisy}]}`,
 	})
@@ -168,11 +168,11 @@ func neighbours(ctx context.Context, r *Rig) error {
 	d := time.Duration(r.cycles(10, 60)) * time.Second
 	const rate = 100
 	w := loadgen.Work{Ms: 20}
-	quiet.offer(ctx, rate, time.Second, w) // what is made once
+	quiet.offer(ctx, rate, time.Second, w) // initializes caches
 	var alone, beside []time.Duration
 	bad, noise, refused := 0, 0, 0
 	var errs string
-	for range r.cycles(2, 5) { // in turns, so that what else the machine does falls on both
+	for range r.cycles(2, 5) { // alternate, so that other load affects both
 		t := countOutcomes(quiet.offer(ctx, rate, d/2, w))
 		alone, bad, errs = append(alone, t.latency...), bad+t.bad+t.refused, errs+t.first
 		var wg sync.WaitGroup
@@ -189,15 +189,15 @@ func neighbours(ctx context.Context, r *Rig) error {
 	}
 	_, err = b.stop()
 	before, after := quantile(alone, .99), quantile(beside, .99)
-	r.tell("L10", bad == 0 && refused > 0 && float64(after) <= 1.2*float64(before),
-		"a caller at 50 times its quota moves another's p99 by 20 % at most",
-		"p99 alone %v, beside %v (%+.0f %%); p50 %v, %v; of the noisy one's %d calls %d were refused; %d bad%s", before,
+	r.report("L10", bad == 0 && refused > 0 && float64(after) <= 1.2*float64(before),
+		"a caller at 50 times its quota increases another's p99 by at most 20 %",
+		"p99 alone %v, beside %v (%+.0f %%); p50 %v, %v; %d calls of the other, %d refused; %d bad%s", before,
 		after,
 		100*(float64(after)/float64(before)-1), quantile(alone, .5), quantile(beside, .5), noise, refused, bad, errs)
 	return err
 }
 
-// A badBody is a body that is rejected, whatever its length.
+// A badBody is a kind of body that is rejected at any length.
 type badBody struct {
 	name string
 	make func(size int) string
@@ -260,17 +260,17 @@ func cpuOf(pid int) (time.Duration, error) {
 // A kindOfCost is the cost of one kind of bad requests.
 type kindOfCost struct {
 	name string
-	cpu  time.Duration // for each MiB
-	heap float64       // of what a request takes in times its size
+	cpu  time.Duration // per MiB
+	heap float64       // memory of a request, in multiples of its size
 }
 
 // badRequests is L9: the cost of rejected requests.
 func badRequests(ctx context.Context, r *Rig) error {
-	const size = 4<<20 - 4096 // as long as a body may be
+	const size = 4<<20 - 4096 // just below the limit
 	const mib = float64(size) / (1 << 20)
 	var cost []kindOfCost
 	for _, body := range badBodies {
-		b, err := r.start(ctx, setup{}) // anew, so that what one leaves does not count for the next
+		b, err := r.start(ctx, setup{}) // a new one, so that kinds do not affect each other
 		if err != nil {
 			return err
 		}
@@ -297,9 +297,9 @@ func badRequests(ctx context.Context, r *Rig) error {
 			}
 			if resp.StatusCode == http.StatusOK && !strings.Contains(string(answer), `"error"`) &&
 				!strings.Contains(string(answer), `"isError":true`) {
-				return fmt.Errorf("%s: it was not refused: %.200s", body.name, answer)
+				return fmt.Errorf("%s: the body was accepted: %.200s", body.name, answer)
 			}
-			if i == 0 { // of one: more would show when garbage is collected, and not what a request needs
+			if i == 0 { // of one request: with more, garbage would count
 				its.heap = float64(status(b.PID, "VmHWM")-rss) / size
 			}
 		}
@@ -314,15 +314,15 @@ func badRequests(ctx context.Context, r *Rig) error {
 			return err
 		}
 	}
-	runtime.GC() // of the bodies: the next scenario measures time
+	runtime.GC() // frees the bodies before the next scenario measures time
 	large := slices.MaxFunc(cost, func(a, b kindOfCost) int { return cmp.Compare(a.heap, b.heap) })
 	slices.SortFunc(cost, func(a, b kindOfCost) int { return cmp.Compare(b.cpu, a.cpu) })
 	var dearest []string
 	for _, c := range cost[:3] {
 		dearest = append(dearest, fmt.Sprintf("%v per MiB (%s)", c.cpu, c.name))
 	}
-	r.tell("L9", cost[0].cpu <= 10*time.Millisecond && large.heap <= 10,
-		"a bad request costs 10 ms of CPU per MiB, and memory of 10 times its size, at most",
+	r.report("L9", cost[0].cpu <= 10*time.Millisecond && large.heap <= 10,
+		"a bad request costs at most 10 ms of CPU per MiB and 10 times its size in memory",
 		"%d kinds of %.1f MiB: %s, %.1f times its size (%s)", len(badBodies), mib, strings.Join(dearest, ", "),
 		large.heap, large.name)
 	return nil

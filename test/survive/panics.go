@@ -54,7 +54,7 @@ var panicPoints = map[string]panicPoint{
 		file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)",
 		ends: true,
 	},
-	"mcpserverTake": {
+	"mcpserverDispatch": {
 		file: "internal/mcpserver/conn.go", line: "ss := c.legacy()",
 		in: "func (c *conn) dispatch(", ends: true,
 	},
@@ -103,7 +103,7 @@ var panicPoints = map[string]panicPoint{
 		file: "internal/mcpserver/reply.go", line: "id = r.log.eventID(r.log.append(msg, last))",
 		after: true,
 	},
-	"mcpserverTellChange": {
+	"mcpserverNotifyChange": {
 		file: "internal/mcpserver/session.go", line: "push := ss.stream()",
 		kick: (*target).killUpstream,
 	},
@@ -177,19 +177,19 @@ var panicPoints = map[string]panicPoint{
 // A target is a bridge with failpoints and a backend of each kind.
 type target struct {
 	*Bridge
-	fuse   fuse
-	probes string           // the address of its readiness endpoint
-	mu     sync.Mutex       // guards pids and last
-	pids   map[string]int   // the process that last answered a call, by tool
-	last   map[string]int64 // when that call began, in nanoseconds since 1970, by tool
+	failpoints failpointClient
+	probes     string           // the address of its readiness endpoint
+	mu         sync.Mutex       // guards pids and last
+	pids       map[string]int   // the process that last answered a call, by tool
+	last       map[string]int64 // when that call began, in nanoseconds since 1970, by tool
 }
 
 const (
 	plugTool, stdioTool, httpTool = "plug_work", "up_work", "web_work"
 )
 
-// saw records which process answered a call.
-func (t *target) saw(c *checker.Call) {
+// recordAnswer records which process answered a call.
+func (t *target) recordAnswer(c *checker.Call) {
 	if !c.OK() {
 		return
 	}
@@ -227,11 +227,11 @@ func (t *target) well(ctx context.Context) error {
 		}
 		select {
 		case <-t.done:
-			return fmt.Errorf("the bridge ended: %v", t.cmd.ProcessState)
+			return fmt.Errorf("the bridge exited: %v", t.cmd.ProcessState)
 		default:
 		}
 	}
-	return errors.New("a backend does not answer for 40 s")
+	return errors.New("a backend did not answer within 40 s")
 }
 
 // A watched client records in t which processes answer its calls.
@@ -242,7 +242,7 @@ type watched struct {
 
 func (w watched) Call(work loadgen.Work) checker.Call {
 	c := w.client.Call(work)
-	w.t.saw(&c)
+	w.t.recordAnswer(&c)
 	return c
 }
 
@@ -275,7 +275,7 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 	}
 	b.Journal = journal
 	return &target{
-		Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, probes: probes,
+		Bridge: b, failpoints: failpointClient{addr, &http.Client{Timeout: 10 * time.Second}}, probes: probes,
 		pids: map[string]int{}, last: map[string]int64{},
 	}, nil
 }
@@ -295,23 +295,23 @@ func (t *target) ready(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	res, err := t.fuse.client.Do(req)
+	res, err := t.failpoints.client.Do(req)
 	if err != nil {
 		return false, err
 	}
 	return res.StatusCode == http.StatusOK, res.Body.Close()
 }
 
-// panics is scenario R15: repeated panics at every failpoint under load. The process continues; only the call that
-// reached the failpoint fails; if the goroutine of a connection to a backend panicked, the bridge connects again; no
-// resource is leaked.
-func panics(ctx context.Context, r *Rig) error {
+// panicAtFailpoints is scenario R15: repeated panics at every failpoint under load. The process continues; only the
+// call that reached the failpoint fails; if the goroutine of a connection to a backend panicked, the bridge connects
+// again; no resource is leaked.
+func panicAtFailpoints(ctx context.Context, r *Rig) error {
 	program, err := buildFailing(ctx, root, filepath.Join(r.dir, "failing"))
 	if err != nil {
 		return err
 	}
 	if has, err := hasFailpoints(r.bin); err != nil || has {
-		return fmt.Errorf("%s has failpoints, and must not: %w", r.bin, err)
+		return fmt.Errorf("%s must have no failpoints: %w", r.bin, err)
 	}
 	journal := filepath.Join(r.dir, "panics.journal")
 	web, err := r.serveUpstream(ctx, loadgen.Modern, "127.0.0.1:0", journal)
@@ -352,7 +352,7 @@ func panics(ctx context.Context, r *Rig) error {
 		return err
 	}
 	if ready, err := t.ready(ctx); err != nil || !ready {
-		return fmt.Errorf("the bridge is not ready before anything has panicked: %w", err)
+		return fmt.Errorf("the bridge is not ready before the first panic: %w", err)
 	}
 	before := settled(t.Bridge)
 	for _, point := range slices.Sorted(maps.Keys(panicPoints)) {
@@ -364,7 +364,7 @@ func panics(ctx context.Context, r *Rig) error {
 			return fmt.Errorf("%s: %w; the log is in %s", point, err, t.Dir)
 		}
 		if r.long {
-			fmt.Fprintf(os.Stderr, "R15: %s, %d panics, %d wrongs\n", point, p.panics, len(p.wrongs))
+			fmt.Fprintf(os.Stderr, "R15: %s, %d panics, %d violations\n", point, p.panics, len(p.wrongs))
 		}
 	}
 	if err := p.often(ctx); err != nil {
@@ -403,11 +403,11 @@ func panics(ctx context.Context, r *Rig) error {
 	}
 	// A few connections stay open and idle for a while, but there are no more processes than before.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
-	r.tell("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
-		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, "+
-			"nothing is held; not ready after three of one place", len(panicPoints)),
-		"%d panics at %d points, %d calls and %d other requests, %d told INTERNAL: %d wrong %s%s; fds %d → %d, "+
-			"children %d → %d, ended within %v; %d logged from %d places, %d with a stack that had been logged%s",
+	r.report("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
+		fmt.Sprintf("%d failpoints: the process continues, each call gets one response, failed ones INTERNAL; "+
+			"0 leaks; not ready after three panics at one place", len(panicPoints)),
+		"%d panics at %d points, %d calls and %d other requests, %d failed with INTERNAL: %d wrong %s%s; fds %d → %d, "+
+			"children %d → %d, exited within %v; %d logged from %d places, %d with a missing or repeated stack%s",
 		p.panics, len(panicPoints), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first,
 		before.FDs, after.FDs,
 		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again,
@@ -419,7 +419,7 @@ func unmatchedNote(unmatched []string) string {
 	if len(unmatched) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d lines on stdio for nobody, such as an answer without an id", len(unmatched))
+	return fmt.Sprintf("; %d unmatched lines on stdio, such as responses without an id", len(unmatched))
 }
 
 // panicking is the state of scenario R15.
@@ -442,11 +442,11 @@ func (p *panicking) at(ctx context.Context, name string) error {
 		times = p.r.cycles(1, 2)
 	}
 	t, clients := p.t, p.clients
-	if name == "mcpserverReceive" || name == "mcpserverTake" {
+	if name == "mcpserverReceive" || name == "mcpserverDispatch" {
 		t, clients = p.piped, p.pipeClients // only stdio clients reach these points
 	}
 	from := t.journalSize()
-	herd := newHerd(ctx, clients, work)
+	group := startGroup(ctx, clients, work)
 	idle, err := p.meanwhile(ctx)
 	if err != nil {
 		return err
@@ -460,13 +460,13 @@ func (p *panicking) at(ctx context.Context, name string) error {
 		if point.kick != nil {
 			kick = func() error { return point.kick(t) }
 		}
-		err = t.fuse.light(name, kick)
+		err = t.failpoints.panicOnce(name, kick)
 		p.panics++
 	}
 	if err == nil {
 		err = t.well(ctx)
 	}
-	history := herd.end()
+	history := group.end()
 	err = errors.Join(err, idle())
 	if err != nil {
 		return err
@@ -518,10 +518,10 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 	}
 	for _, c := range clients {
 		if call := c.Call(loadgen.Work{Tool: plugTool}); !call.OK() {
-			return fmt.Errorf("a first call failed: %+v", call)
+			return fmt.Errorf("the first call failed: %+v", call)
 		}
 	}
-	if _, err := t.fuse.do(http.MethodPut, name, "1*panic"); err != nil {
+	if _, err := t.failpoints.do(http.MethodPut, name, "1*panic"); err != nil {
 		return err
 	}
 	begun, history := make(chan struct{}, len(clients)), make([]checker.Call, len(clients))
@@ -539,7 +539,7 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 		select {
 		case <-begun:
 		case <-time.After(20 * time.Second):
-			return errors.New("calls do not begin")
+			return errors.New("calls did not start within 20 s")
 		}
 	}
 	_, err = t.stop()
@@ -563,7 +563,7 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 	}
 	logged, err := panicsLogged(filepath.Join(t.Dir, "log"))
 	if err == nil && logged.lines != 1 {
-		err = fmt.Errorf("%d panics are logged, want 1", logged.lines)
+		err = fmt.Errorf("got %d logged panics, want 1", logged.lines)
 	}
 	return err
 }
@@ -577,8 +577,7 @@ func (p *panicking) often(ctx context.Context) error {
 	}
 	ready, err := p.t.ready(ctx)
 	if err == nil && ready {
-		err = errors.New("one place has panicked at least three times within a minute, and the bridge says that it " +
-			"is ready")
+		err = errors.New("the bridge is ready after three panics at one place within a minute")
 	}
 	return err
 }
@@ -620,9 +619,9 @@ func (p *panicking) rest(ctx context.Context) error {
 		t       *target
 		clients []client
 	}{{p.t, p.clients}, {p.piped, p.pipeClients}} {
-		herd := newHerd(ctx, part.clients, work)
+		group := startGroup(ctx, part.clients, work)
 		err := part.t.well(ctx)
-		herd.end()
+		group.end()
 		if err != nil {
 			return err
 		}
@@ -642,7 +641,7 @@ func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- p.ask(ctx, conn, c) }()
+	go func() { done <- p.sendOthers(ctx, conn, c) }()
 	return func() error {
 		stop()
 		err := <-done
@@ -652,8 +651,8 @@ func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error)
 	}, nil
 }
 
-// ask sends the requests of meanwhile until ctx ends. Each must be answered, with a result or with INTERNAL.
-func (p *panicking) ask(ctx context.Context, conn *loadgen.Conn, c *loadgen.Caller) error {
+// sendOthers sends the requests of meanwhile until ctx ends. Each must be answered, with a result or with INTERNAL.
+func (p *panicking) sendOthers(ctx context.Context, conn *loadgen.Conn, c *loadgen.Caller) error {
 	const modern = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
 	for ctx.Err() == nil {
 		_, body, err := conn.Do(http.MethodPost, modern,
@@ -685,7 +684,7 @@ func (p *panicking) ask(ctx context.Context, conn *loadgen.Conn, c *loadgen.Call
 	return nil
 }
 
-// answered reports whether a message is a result or the error of a panic.
+// answered reports whether a message is a result or INTERNAL.
 func answered(body []byte) bool {
 	return bytes.Contains(body, []byte(`"result"`)) || bytes.Contains(body, []byte(`"reason":"INTERNAL"`))
 }

@@ -27,8 +27,8 @@ const (
 	toBridge
 )
 
-// A cable is the network between a bridge and a backend. It can be cut in one direction or both: as in a real
-// partition, nothing is notified and data in transit stays. When it is mended, the data is delivered, as TCP does, or
+// A cable is the network between a bridge and a backend. It can be cut in one direction or both. As in a real
+// partition, a cut is silent and data in transit waits. When the cable is mended, the data is delivered, as in TCP, or
 // the connections are reset.
 type cable struct {
 	addr, target string
@@ -38,15 +38,15 @@ type cable struct {
 	mu      sync.Mutex // guards what follows
 	changed *sync.Cond
 	cut     [2]bool
-	refuse  bool // new connections are not answered
+	refuse  bool // new connections are not accepted
 	closed  bool
 	ends    map[*net.TCPConn]bool
-	fillers map[string]net.Conn // by their address
-	made    int                 // how many connections were made
+	fillers map[string]net.Conn // connections that fill the backlog, by address
+	made    int                 // number of connections so far
 }
 
 func newCable(target string) (*cable, error) {
-	// The shortest backlog: when one connection waits in it, the kernel does not answer others.
+	// With the shortest backlog, the kernel accepts no connection while one waits.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func newCable(target string) (*cable, error) {
 		return nil, err
 	}
 	c := &cable{addr: ln.Addr().String(), target: target, ends: map[*net.TCPConn]bool{}, fillers: map[string]net.Conn{}}
-	c.ln = ln.(*net.TCPListener) //nolint:forcetypeassert // it is one of TCP
+	c.ln = ln.(*net.TCPListener) //nolint:forcetypeassert // it is a TCP listener or connection
 	c.changed = sync.NewCond(&c.mu)
 	c.wg.Go(c.accept)
 	return c, nil
@@ -92,15 +92,15 @@ func (c *cable) accept() {
 		}
 		c.mu.Unlock()
 		if filler {
-			_ = in.Close() // nobody is there any more
+			_ = in.Close() // mend closed the other end
 			continue
 		}
 		out, err := net.Dial("tcp", c.target)
 		if err != nil {
-			_ = in.Close() // so it is refused
+			_ = in.Close() // the target refused it
 			continue
 		}
-		back := out.(*net.TCPConn) //nolint:forcetypeassert // it is one of TCP
+		back := out.(*net.TCPConn) //nolint:forcetypeassert // it is a TCP listener or connection
 		c.mu.Lock()
 		c.ends[in], c.ends[back] = true, true
 		c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *cable) accept() {
 	}
 }
 
-// carry forwards data and its end.
+// carry forwards data and the end of the connection.
 func (c *cable) carry(from, to *net.TCPConn, way int) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -143,16 +143,16 @@ func (c *cable) end(conn *net.TCPConn) {
 	_ = conn.Close() // it may have been reset
 }
 
-// sever cuts directions. New connections are not answered, because TCP's handshake needs both.
+// sever cuts directions. It also stops new connections, because the handshake of TCP needs both directions.
 func (c *cable) sever(ways ...int) {
 	c.mu.Lock()
 	for _, w := range ways {
 		c.cut[w] = true
 	}
 	c.refuse = true
-	_ = c.ln.SetDeadline(time.Unix(1, 0)) // it no longer accepts
+	_ = c.ln.SetDeadline(time.Unix(1, 0)) // stops accept
 	c.mu.Unlock()
-	for range 3 { // until the queue is full, perhaps of those who were quicker
+	for range 3 { // until the backlog is full; other connections may have filled it
 		conn, err := net.DialTimeout("tcp", c.addr, 50*time.Millisecond)
 		if err != nil {
 			return
@@ -181,7 +181,7 @@ func (c *cable) mend(reset bool) {
 	c.changed.Broadcast()
 }
 
-// connections returns the number of all connections so far.
+// connections returns the number of connections so far.
 func (c *cable) connections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,17 +216,17 @@ var partitions = []partition{
 type partitionResult struct {
 	cuts, flaps    int
 	detected, back []time.Duration
-	refused        []time.Duration // how long calls took that were refused while it was known that there is no way
+	refused        []time.Duration // until calls were refused, after the cut was detected
 	outcomes       map[string]int
-	given          []time.Duration // how long calls under way had to wait until they were given up
-	early          int             // calls that were given up though the network was back soon
+	given          []time.Duration // until calls in flight failed
+	early          int             // calls in flight that failed in a short outage
 	connections    int
 	wrongs         []checker.Wrong
-	held           []string // what is held after it and was not before
+	held           []string // leaked resources
 }
 
-// failNetwork is F16 and R12: the network between a bridge and a dialed backend delivers nothing, in one direction or
-// both, for a while or repeatedly.
+// failNetwork is F16 and R12: the network between a bridge and a dialed backend is cut in one direction or both, once
+// or repeatedly.
 func failNetwork(ctx context.Context, r *Rig) error {
 	results := make([]partitionResult, len(partitions))
 	errs := make([]error, len(partitions))
@@ -263,26 +263,23 @@ func failNetwork(ctx context.Context, r *Rig) error {
 			sum.held = append(sum.held, partitions[i].name+": "+h)
 		}
 	}
-	// A cut may cost a connection and two attempts; a short one costs nothing, unless connections are reset.
+	// A cut may need one new connection and two failed attempts, a short cut with a reset one connection.
 	most := len(partitions) + 3*sum.cuts + sum.flaps
-	r.tell("F16", len(sum.wrongs)+len(sum.held) == 0 && sum.outcomes["unknown"] > 0 &&
+	r.report("F16", len(sum.wrongs)+len(sum.held) == 0 && sum.outcomes["unknown"] > 0 &&
 		sum.outcomes["not_executed"] > 0 && sum.connections <= most,
-		"a network that delivers nothing, one way or both, or again and again: 0 wrong, nothing is held, no storm "+
-			"of connections",
+		"the network is cut in one direction or both, and repeatedly: 0 wrong, 0 leaks, no storm of connections",
 		"%d cuts and %d short ones, %d calls %v: %d wrong %s; %d connections (at most %d) %s", sum.cuts, sum.flaps,
 		calls, sum.outcomes,
 		len(sum.wrongs), kinds(sum.wrongs), sum.connections, most, strings.Join(sum.held, "; "))
-	r.tell("R12", len(sum.detected) == sum.cuts && quantile(sum.detected, .99) <= 3*time.Second &&
+	r.report("R12", len(sum.detected) == sum.cuts && quantile(sum.detected, .99) <= 3*time.Second &&
 		quantile(sum.back, .99) <= time.Second &&
 		quantile(sum.refused, .99) <= 50*time.Millisecond && quantile(sum.given, .99) <= 6*time.Second &&
 		sum.early == 0,
-		"noticed within 3 s, and then calls are refused within 50 ms, p99; those under way are told within 6 s, "+
-			"and none within 3.8 s; "+
-			"answered within 1 s after its end",
-		"noticed within p50 %v, max %v; %d calls refused within p50 %v, p99 %v; %d told that they are lost within "+
-			"max %v, %d too early; "+
-			"answered within p50 %v, max %v", quantile(sum.detected, .5), quantile(sum.detected, 1), len(sum.refused),
-		quantile(sum.refused, .5),
+		"detected within 3 s, then calls are refused within 50 ms, p99; calls in flight fail within 6 s, none within "+
+			"3.8 s; answered within 1 s after the cut",
+		"detected within p50 %v, max %v; %d calls refused within p50 %v, p99 %v; %d calls in flight failed within "+
+			"max %v, %d too early; answered within p50 %v, max %v",
+		quantile(sum.detected, .5), quantile(sum.detected, 1), len(sum.refused), quantile(sum.refused, .5),
 		quantile(sum.refused, .99), len(sum.given), quantile(sum.given, 1), sum.early, quantile(sum.back, .5),
 		quantile(sum.back, 1))
 	return nil
@@ -296,7 +293,7 @@ type outage struct {
 	long               bool
 }
 
-// part makes the network of one bridge fail in one way.
+// part cuts the network of one bridge in one way.
 func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResult, error) {
 	res := partitionResult{outcomes: map[string]int{}}
 	dir, err := os.MkdirTemp(r.dir, "b")
@@ -327,17 +324,17 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 		return res, err
 	}
 	before := settled(b)
-	herd := newHerd(ctx, clients, func() loadgen.Work {
-		time.Sleep(rand.N(20 * time.Millisecond)) // what is refused costs the machine little this way
+	group := startGroup(ctx, clients, func() loadgen.Work {
+		time.Sleep(rand.N(20 * time.Millisecond)) // limits the rate of refused calls
 		return loadgen.Work{Ms: rand.IntN(60), Events: rand.IntN(3)}
 	})
 	var outages []outage
 	for n := range cycles {
 		if n > 0 {
-			time.Sleep(1500 * time.Millisecond) // what was cut before has been mended, and is to be back
+			time.Sleep(1500 * time.Millisecond) // time to recover from the previous cut
 		}
 		for range 5 {
-			time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) // that is how long it holds
+			time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) // time without a cut
 			wire.sever(p.ways...)
 			time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
 			wire.mend(p.reset)
@@ -348,18 +345,18 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 			lasting += rand.N(8 * time.Second)
 		}
 		for _, lasts := range []time.Duration{soon, lasting} {
-			time.Sleep(1200*time.Millisecond + rand.N(time.Second)) // of health checks are any
+			time.Sleep(1200*time.Millisecond + rand.N(time.Second)) // at a random phase of the health checks
 			o, err := p.outage(ctx, b, wire, lasts)
 			if err != nil {
-				herd.end()
+				group.end()
 				return res, err
 			}
 			outages = append(outages, o)
 			res.cuts++
 		}
 	}
-	time.Sleep(1500 * time.Millisecond) // all that was on its way arrives
-	history := herd.end()
+	time.Sleep(1500 * time.Millisecond) // delivers data in transit
+	history := group.end()
 	for _, c := range callers {
 		c.Close()
 	}
@@ -400,7 +397,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 // outage cuts the network for a duration.
 func (p partition) outage(ctx context.Context, b *Bridge, wire *cable, lasts time.Duration) (outage, error) {
 	select {
-	case <-b.Lost: // a flap before
+	case <-b.Lost: // of an earlier cut
 	default:
 	}
 	o := outage{cut: time.Now(), long: lasts > soon}
@@ -408,7 +405,7 @@ func (p partition) outage(ctx context.Context, b *Bridge, wire *cable, lasts tim
 	select {
 	case o.known = <-b.Lost:
 	case <-time.After(20 * time.Second):
-		return o, fmt.Errorf("nobody notices for 20 s; the log is in %s", b.Dir)
+		return o, fmt.Errorf("the bridge did not detect the cut within 20 s; the log is in %s", b.Dir)
 	case <-ctx.Done():
 		return o, ctx.Err()
 	}
@@ -423,17 +420,17 @@ func (res *partitionResult) read(history []checker.Call, outages []outage) {
 	back := make([]time.Time, len(outages))
 	for i := range history {
 		c := &history[i]
-		told := outcome(c)
-		res.outcomes[told]++
+		got := outcome(c)
+		res.outcomes[got]++
 		begin, end := time.Unix(0, c.Begin), time.Unix(0, c.End)
 		for n, o := range outages {
 			switch {
-			case told == "result" && begin.After(o.known) && end.After(o.mended) &&
+			case got == "result" && begin.After(o.known) && end.After(o.mended) &&
 				(back[n].IsZero() || end.Before(back[n])):
 				back[n] = end
-			case told == "not_executed" && begin.After(o.known.Add(10*time.Millisecond)) && end.Before(o.mended):
+			case got == "not_executed" && begin.After(o.known.Add(10*time.Millisecond)) && end.Before(o.mended):
 				res.refused = append(res.refused, end.Sub(begin))
-			case told == "unknown" && end.After(o.cut) && end.Before(o.mended):
+			case got == "unknown" && end.After(o.cut) && end.Before(o.mended):
 				res.given = append(res.given, time.Duration(c.End-max(c.Begin, o.cut.UnixNano())))
 				if !o.long {
 					res.early++
@@ -444,7 +441,7 @@ func (res *partitionResult) read(history []checker.Call, outages []outage) {
 	for n, o := range outages {
 		res.detected = append(res.detected, o.known.Sub(o.cut))
 		if back[n].IsZero() {
-			back[n] = time.Now() // which is too late
+			back[n] = time.Now() // fails the goal
 		}
 		res.back = append(res.back, back[n].Sub(o.mended))
 	}
@@ -454,14 +451,14 @@ func (res *partitionResult) read(history []checker.Call, outages []outage) {
 func (r *Rig) listen(ctx context.Context, journal string) (*exec.Cmd, string, error) {
 	cmd := exec.CommandContext(ctx, r.plugin, "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "FAULTPLUG_JOURNAL="+journal)
-	said, err := cmd.StderrPipe()
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, "", err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, "", err
 	}
-	line, err := bufio.NewReader(said).ReadString('\n')
+	line, err := bufio.NewReader(stderr).ReadString('\n')
 	if err != nil {
 		return nil, "", errors.Join(err, cmd.Wait())
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// killBridge is R5: the bridge itself is killed, and restarted in the same place.
+// killBridge is R5: the bridge is killed, and restarted in the same directory.
 func killBridge(ctx context.Context, r *Rig) error {
 	cycles := r.cycles(100, 1000)
 	dir, err := os.MkdirTemp(r.dir, "b")
@@ -44,13 +44,13 @@ func killBridge(ctx context.Context, r *Rig) error {
 		}
 		kids := children(b.PID)
 		if len(kids) == 0 {
-			return errors.New("the bridge has no child, so it cannot be seen whether it leaves one")
+			return errors.New("the bridge has no child process that it could orphan")
 		}
 		journal, err := b.journal(0)
 		if err != nil {
 			return err
 		}
-		for _, e := range journal { // those of earlier bridges are gone
+		for _, e := range journal { // processes of earlier bridges have ended
 			if pid, err := strconv.Atoi(e.Token); err == nil && e.What == checker.Detached && alive(pid) {
 				kids = append(kids, pid)
 			}
@@ -59,7 +59,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 		b.kill()
 		for _, pid := range kids {
 			for alive(pid) && time.Since(killed) < 5*time.Second {
-				time.Sleep(time.Millisecond) // the end of somebody else's child, nobody tells
+				time.Sleep(time.Millisecond) // only a parent can wait for a process
 			}
 			if alive(pid) {
 				orphans++
@@ -68,7 +68,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 		ends = append(ends, time.Since(killed))
 		c.Close()
 	}
-	// A later bridge removes the files of a killed one when they are a minute old.
+	// A starting bridge removes files of killed ones that are at least a minute old.
 	tmp := filepath.Join(dir, "t")
 	left, err := os.ReadDir(tmp)
 	if err != nil {
@@ -87,20 +87,20 @@ func killBridge(ctx context.Context, r *Rig) error {
 	stale := b.holds()
 	_, err = b.stop()
 	after, readErr := os.ReadDir(tmp)
-	// One socket and one directory are of the running bridge.
-	r.tell("R5", orphans == 0 && stale.Sockets <= 1 && len(after) == 0,
+	// One socket and one directory belong to the running bridge.
+	r.report("R5", orphans == 0 && stale.Sockets <= 1 && len(after) == 0,
 		"bridge kill -9: 0 orphans, 0 stale sockets or directories after the next start",
 		"%d kills: %d orphans, %d stale sockets, %d of %d directories left", len(ends), orphans,
 		max(stale.Sockets-1, 0), len(after), len(left))
-	r.tell("R5t", quantile(ends, .99) <= 100*time.Millisecond && quantile(starts, .99) <= 300*time.Millisecond,
+	r.report("R5t", quantile(ends, .99) <= 100*time.Millisecond && quantile(starts, .99) <= 300*time.Millisecond,
 		"no orphan after 100 ms, ready within 300 ms",
-		"processes gone within p50 %v, p99 %v; ready within p50 %v, p99 %v", quantile(ends, .5), quantile(ends, .99),
+		"processes ended within p50 %v, p99 %v; ready within p50 %v, p99 %v", quantile(ends, .5), quantile(ends, .99),
 		quantile(starts, .5), quantile(starts, .99))
 	return errors.Join(err, readErr)
 }
 
-// endBridge is R7: the time from SIGTERM to exit, without and with calls in flight.
-func endBridge(ctx context.Context, r *Rig) error {
+// terminateBridge is R7: the time from SIGTERM to exit, without and with calls in flight.
+func terminateBridge(ctx context.Context, r *Rig) error {
 	var idle, loaded []time.Duration
 	for range r.cycles(10, 100) {
 		b, err := r.start(ctx, setup{})
@@ -108,7 +108,7 @@ func endBridge(ctx context.Context, r *Rig) error {
 			return err
 		}
 		var conns []*loadgen.Conn
-		for n := range 10 { // clients that are there and want nothing
+		for n := range 10 { // idle clients with open streams
 			c, err := loadgen.NewCaller(b.URL, []string{loadgen.Legacy, loadgen.Modern}[n%2], n)
 			if err != nil {
 				return err
@@ -161,7 +161,7 @@ func endBridge(ctx context.Context, r *Rig) error {
 			select {
 			case <-begun:
 			case <-time.After(20 * time.Second):
-				return errors.New("calls do not begin")
+				return errors.New("calls did not start within 20 s")
 			}
 		}
 		took, err := b.stop()
@@ -176,9 +176,9 @@ func endBridge(ctx context.Context, r *Rig) error {
 			}
 		}
 	}
-	r.tell("R7", lost == 0, "64 calls of 2 s that run at SIGTERM are answered",
+	r.report("R7", lost == 0, "64 calls of 2 s in flight at SIGTERM are answered",
 		"%d times, %d calls lost", len(loaded), lost)
-	r.tell("R7t", quantile(idle, 1) <= time.Second && quantile(loaded, 1) <= 30*time.Second,
+	r.report("R7t", quantile(idle, 1) <= time.Second && quantile(loaded, 1) <= 30*time.Second,
 		"SIGTERM to exit within 1 s when idle, and within 30 s with 64 calls of 2 s",
 		"idle p50 %v, max %v of %d; loaded max %v of %d", quantile(idle, .5), quantile(idle, 1), len(idle),
 		quantile(loaded, 1), len(loaded))
@@ -198,7 +198,7 @@ func openStream(c *loadgen.Caller) (*loadgen.Conn, error) {
 		resp, err = c.Stream(conn, "")
 	}
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("a stream was not opened: status %d", resp.StatusCode)
+		err = fmt.Errorf("open a stream: status %d", resp.StatusCode)
 	}
 	if err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (b *balancer) pass(client net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(server, client) // how a connection ends is for its ends to say
+		_, _ = io.Copy(server, client) // the client and the server detect errors
 		if tcp, ok := server.(*net.TCPConn); ok {
 			_ = tcp.CloseWrite()
 		}
@@ -281,7 +281,7 @@ type rolling struct {
 
 	mu     sync.Mutex
 	failed []checker.Call
-	cut    []string // streams that ended otherwise than they should
+	cut    []string // streams that did not end as specified
 }
 
 // call makes calls until ctx ends. A legacy client whose session is lost starts a new one, as 2025-11-25 requires.
@@ -306,8 +306,8 @@ func (s *rolling) call(ctx context.Context, c *loadgen.Caller, work func() loadg
 	}
 }
 
-// listen keeps a stream open until ctx ends. If the server ends it, a modern one must end with its response, and any
-// with the end of the HTTP response.
+// listen keeps a modern stream open until ctx ends. If the server ends it, it must end with its JSON-RPC response and
+// a complete HTTP response.
 func (s *rolling) listen(ctx context.Context, url string, n int) {
 	conn, err := loadgen.NewConn(url)
 	if err != nil {
@@ -333,7 +333,7 @@ func (s *rolling) listen(ctx context.Context, url string, n int) {
 		conn.Close()
 		if ctx.Err() == nil && (err != nil || !ended) {
 			s.mu.Lock()
-			s.cut = append(s.cut, fmt.Sprintf("with its response: %v, error: %v", ended, err))
+			s.cut = append(s.cut, fmt.Sprintf("got its response: %v, error: %v", ended, err))
 			s.mu.Unlock()
 		}
 	}
@@ -366,7 +366,7 @@ func restartRolling(ctx context.Context, r *Rig) error {
 		}
 		work := func() loadgen.Work { return loadgen.Work{Ms: 2000} }
 		if n >= 32 {
-			work = func() loadgen.Work { return loadgen.Work{Ms: 30 + rand.IntN(70)} } // 32 of these are 500 a second
+			work = func() loadgen.Work { return loadgen.Work{Ms: 30 + rand.IntN(70)} } // 500 calls a second in all
 		}
 		wg.Go(func() { s.call(clients, c, work) })
 	}
@@ -377,7 +377,7 @@ func restartRolling(ctx context.Context, r *Rig) error {
 	var drains []time.Duration
 	for i := range restarts {
 		out, other := i%2, 1-i%2
-		time.Sleep(200 * time.Millisecond) // both have something to do
+		time.Sleep(200 * time.Millisecond) // both bridges receive calls
 		lb.set(bridges[other].URL)
 		took, err := bridges[out].stop()
 		if err != nil {
@@ -405,10 +405,10 @@ func restartRolling(ctx context.Context, r *Rig) error {
 	if len(s.cut) > 0 {
 		why += "; the first cut: " + s.cut[0]
 	}
-	r.tell("R6", len(s.failed)+len(s.cut) == 0,
+	r.report("R6", len(s.failed)+len(s.cut) == 0,
 		fmt.Sprintf("%d rolling restarts of 2 replicas under calls of 2 s and %d streams: 0 failed", restarts, streams),
-		"%d restarts, %d calls (%.0f/s), %d failed; %d streams opened, %d ended badly; %d legacy sessions begun "+
-			"again; drained within p50 %v, max %v%s",
+		"%d restarts, %d calls (%.0f/s), %d failed; %d streams opened, %d ended badly; %d legacy sessions "+
+			"replaced; drained within p50 %v, max %v%s",
 		restarts, s.calls.Load(), rate, len(s.failed), s.streams.Load(), len(s.cut), s.renewed.Load(),
 		quantile(drains, .5), quantile(drains, 1), why)
 	return nil

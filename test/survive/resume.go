@@ -17,7 +17,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// streamed is the number of progress notifications in a recorded stream: as many as are not rate-limited.
+// streamed is the number of progress notifications in a stream: the maximum without rate limiting.
 const streamed = 64
 
 // A cutter is a legacy client that drops and resumes streams.
@@ -58,7 +58,7 @@ func (c *cutter) cut(token string, ms, bytesRead int) (seen []checker.Message, r
 	return c.read(resp, bytesRead)
 }
 
-// resume resumes after an event, and closes the connection after a number of bytes; negative: at the end.
+// resume resumes after an event, and closes the connection after a number of bytes, or if negative at the end.
 func (c *cutter) resume(after string, bytesRead int) (seen []checker.Message, err error) {
 	resp, err := c.Stream(c.Conn, after)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *cutter) read(resp *http.Response, bytesRead int) (seen []checker.Messag
 		read, err = io.ReadFull(resp.Body, text)
 		text = text[:read]
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = nil // it ended before
+			err = nil // the stream is shorter
 		}
 		c.Close()
 	} else {
@@ -109,9 +109,9 @@ func (c *cutter) read(resp *http.Response, bytesRead int) (seen []checker.Messag
 
 // check verifies a complete stream: all progress, in order, and the result.
 func check(whole []checker.Message, token string) string {
-	told := slices.DeleteFunc(slices.Clone(whole), func(m checker.Message) bool { return m.Data == "" })
+	messages := slices.DeleteFunc(slices.Clone(whole), func(m checker.Message) bool { return m.Data == "" })
 	call := checker.Call{Token: token}
-	for _, m := range told {
+	for _, m := range messages {
 		loadgen.Note(&call, m)
 	}
 	if !call.OK() || len(call.Events) != streamed || len(call.Foreign) > 0 {
@@ -125,8 +125,8 @@ func check(whole []checker.Message, token string) string {
 	return ""
 }
 
-// resumes is R10: a stream is cut at every byte, and at random ones, and resumed.
-func resumes(ctx context.Context, r *Rig) error {
+// resumeStreams is R10: a stream is cut at every byte, and at random ones, and resumed.
+func resumeStreams(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{})
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func resumes(ctx context.Context, r *Rig) error {
 		mu.Lock()
 		defer mu.Unlock()
 		wrongs = append(wrongs, fmt.Sprintf(format, args...))
-		if len(wrongs) == 100 { // each that waits for what was lost takes a minute
+		if len(wrongs) == 100 { // a client waits a minute for each lost event
 			enough()
 		}
 	}
@@ -176,7 +176,7 @@ func resumes(ctx context.Context, r *Rig) error {
 					continue
 				}
 				if len(seen) == 0 {
-					continue // the client does not know yet where to come back to
+					continue // without an event id there is nothing to resume
 				}
 				resumed.Add(1)
 				last := seen[len(seen)-1].ID
@@ -199,7 +199,7 @@ func resumes(ctx context.Context, r *Rig) error {
 					foreign.Add(1)
 					resp, text, err := c.foreign(last)
 					if err != nil || resp.StatusCode != http.StatusBadRequest {
-						wrong("cut at byte %d: another session was not refused: %v %.200s", at, err, text)
+						wrong("cut at byte %d: resumed in another session: %v %.200s", at, err, text)
 					}
 				}
 			}
@@ -207,7 +207,7 @@ func resumes(ctx context.Context, r *Rig) error {
 	}
 	wg.Wait()
 	total := int64(r.cycles(1000, 50_000))
-	for n := range 8 { // while the call runs, and twice
+	for n := range 8 { // calls in flight, cut twice
 		wg.Go(func() {
 			c, err := newCutter(b, n)
 			if err != nil {
@@ -249,10 +249,10 @@ func resumes(ctx context.Context, r *Rig) error {
 	if len(wrongs) > 0 {
 		why = "; the first: " + strings.Join(wrongs[:1], "")
 	}
-	r.tell("R10", len(wrongs) == 0 && resumed.Load() > 0,
-		"a stream of 64 events cut at every byte, and at random: 0 lost, repeated or foreign",
-		"%d bytes cut one by one, %d resumed, %d of them tried from another session; %d cut twice at random while "+
-			"they ran; %d wrong%s", cuts.Load(), resumed.Load(),
+	r.report("R10", len(wrongs) == 0 && resumed.Load() > 0,
+		"a stream of 64 events cut at every byte and at random: 0 events lost, repeated or of other calls",
+		"cut at each of %d bytes, %d resumed, %d also tried in another session; %d calls in flight cut twice at "+
+			"random; %d wrong%s", cuts.Load(), resumed.Load(),
 		foreign.Load(), min(random.Load(), total), len(wrongs), why)
 	return errors.Join(errs...)
 }

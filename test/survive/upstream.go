@@ -19,16 +19,16 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// killUpstream is R16: MCP servers on stdio, one of each era, are killed, or kill themselves at a named point, as the
-// backend of R1 is.
+// killUpstream is R16: MCP servers on stdio, one of each era, are killed or kill themselves at a named point, like the
+// backend of R1.
 func killUpstream(ctx context.Context, r *Rig) error {
 	total := r.cycles(200, 5000)
-	var sum killing
-	const chapter = 250 // of both together
+	var sum killResult
+	const batch = 250 // cycles of both servers
 	eras := []string{loadgen.Legacy, loadgen.Modern}
 	bridges := make([]*Bridge, len(eras))
 	clients := make([][]client, len(eras))
-	poisons := make([]client, len(eras))
+	killers := make([]client, len(eras))
 	for i, era := range eras {
 		b, err := r.start(ctx, setup{config: func(b *Bridge) string {
 			return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, "+
@@ -44,20 +44,20 @@ func killUpstream(ctx context.Context, r *Rig) error {
 		if err != nil {
 			return err
 		}
-		poison, err := loadgen.NewCaller(b.URL, loadgen.Modern, 100)
+		killer, err := loadgen.NewCaller(b.URL, loadgen.Modern, 100)
 		if err != nil {
 			return err
 		}
-		bridges[i], clients[i], poisons[i] = b, its, poison
+		bridges[i], clients[i], killers[i] = b, its, killer
 	}
 	for sum.cycles < total {
-		n := min(chapter, total-sum.cycles)
+		n := min(batch, total-sum.cycles)
 		var wg sync.WaitGroup
-		results, errs := make([]killing, len(eras)), make([]error, len(eras))
+		results, errs := make([]killResult, len(eras)), make([]error, len(eras))
 		for i := range eras {
 			wg.Go(func() {
 				results[i],
-					errs[i] = r.killChapter(ctx, bridges[i], clients[i], poisons[i], (n+i)/len(eras))
+					errs[i] = r.killRepeatedly(ctx, bridges[i], clients[i], killers[i], (n+i)/len(eras))
 			})
 		}
 		wg.Wait()
@@ -68,7 +68,7 @@ func killUpstream(ctx context.Context, r *Rig) error {
 			sum.add(k)
 		}
 		if r.long {
-			fmt.Fprintf(os.Stderr, "R16: %d of %d cycles, %d calls, %d wrongs\n", sum.cycles, total, sum.calls,
+			fmt.Fprintf(os.Stderr, "R16: %d of %d cycles, %d calls, %d violations\n", sum.cycles, total, sum.calls,
 				len(sum.wrongs))
 		}
 	}
@@ -77,20 +77,20 @@ func killUpstream(ctx context.Context, r *Rig) error {
 			return err
 		}
 	}
-	r.tell("R16", len(sum.wrongs) == 0 && sum.rode > 0 && sum.crashed > 0,
-		fmt.Sprintf("%d kills of a stdio server under 64 callers: 0 lost, duplicate or misdirected answers, 0 "+
+	r.report("R16", len(sum.wrongs) == 0 && sum.waited > 0 && sum.crashed > 0,
+		fmt.Sprintf("%d kills of a stdio server under 64 callers: 0 lost, duplicate or misdirected responses, 0 "+
 			"double executions, 0 wrong outcomes", total),
-		"%d kills, %d calls (%d died with a server, %d rode over, %d refused): %d wrong %s; learned within p99 %v, "+
-			"replaced within p50 %v, p99 %v",
-		sum.cycles, sum.calls, sum.crashed, sum.rode, sum.refused, len(sum.wrongs), kinds(sum.wrongs),
-		quantile(sum.learn, .99),
+		"%d kills, %d calls (%d failed with a server, %d waited for the next one, %d refused): %d wrong %s; failed "+
+			"within p99 %v, replaced within p50 %v, p99 %v",
+		sum.cycles, sum.calls, sum.crashed, sum.waited, sum.refused, len(sum.wrongs), kinds(sum.wrongs),
+		quantile(sum.failed, .99),
 		quantile(sum.replaced, .5), quantile(sum.replaced, .99))
 	return nil
 }
 
-// babble is I01: a server on stdio prints what is not MCP. One that prints too much is restarted: its calls fail,
-// other calls continue, and the log contains the fix once.
-func babble(ctx context.Context, r *Rig) error {
+// printInvalidLines is I01: a server on stdio prints lines that are not MCP. If there are too many, the bridge restarts
+// the server: its calls fail, other calls continue, and the log contains the fix once.
+func printInvalidLines(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, "+
 			"FAULTMCP_ERA: legacy}}}]\n", r.upstream, b.Journal)
@@ -106,19 +106,19 @@ func babble(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	herd := newHerd(ctx, clients, func() loadgen.Work { return loadgen.Work{Ms: rand.IntN(20)} })
-	cur, err := herd.await(ctx, 0)
+	group := startGroup(ctx, clients, func() loadgen.Work { return loadgen.Work{Ms: rand.IntN(20)} })
+	cur, err := group.await(ctx, 0)
 	times := r.cycles(3, 100)
-	told := map[string]int{}
+	outcomes := map[string]int{}
 	for n := 0; n < times && err == nil; n++ {
-		little := noisy.Call(loadgen.Work{Fault: "babble", Bytes: 900})
-		much := noisy.Call(loadgen.Work{Fault: "babble", Bytes: 1001, Ms: 100})
-		herd.add(little)
-		herd.add(much)
-		told[outcome(&little)+" "+outcome(&much)]++
-		cur, err = herd.await(ctx, cur.pid)
+		little := noisy.Call(loadgen.Work{Fault: "print", Bytes: 900})
+		much := noisy.Call(loadgen.Work{Fault: "print", Bytes: 1001, Ms: 100})
+		group.add(little)
+		group.add(much)
+		outcomes[outcome(&little)+" "+outcome(&much)]++
+		cur, err = group.await(ctx, cur.pid)
 	}
-	history := herd.end()
+	history := group.end()
 	if err != nil {
 		return fmt.Errorf("%w; the log is in %s", err, b.Dir)
 	}
@@ -134,13 +134,13 @@ func babble(ctx context.Context, r *Rig) error {
 		return err
 	}
 	wrongs := slices.DeleteFunc(checker.Rule{}.Judge(history, journal), func(w checker.Wrong) bool {
-		return w.Kind == checker.UnrequestedCancel // a server that stops cancels its calls
+		return w.Kind == checker.UnrequestedCancel // a server that exits cancels its calls
 	})
 	warned := strings.Count(string(log), "have it log to standard error")
-	r.tell("I01", len(wrongs) == 0 && told["result unknown"] == times && warned == times,
-		"900 lines that are not MCP harm nobody; after 1,001 within a minute the server is started again, with one "+
-			"warning, and 0 wrong answers",
-		"%d times, told %v, %d warnings; %d calls, %d wrong %s", times, told, warned, len(history), len(wrongs),
+	r.report("I01", len(wrongs) == 0 && outcomes["result unknown"] == times && warned == times,
+		"900 lines that are not MCP have no effect; after 1,001 within a minute the server is restarted, with one "+
+			"warning; 0 wrong responses",
+		"%d times, outcomes %v, %d warnings; %d calls, %d wrong %s", times, outcomes, warned, len(history), len(wrongs),
 		kinds(wrongs))
 	return nil
 }
@@ -186,12 +186,12 @@ func (r *Rig) serveUpstream(ctx context.Context, era, addr, journal string) (*ht
 
 // kill kills it with SIGKILL.
 func (s *httpServer) kill() {
-	_ = s.cmd.Process.Kill() // it may have ended
-	_ = s.cmd.Wait()         // that it was killed is known
+	_ = s.cmd.Process.Kill() // may have exited
+	_ = s.cmd.Wait()         // reports the kill
 }
 
 func (s *httpServer) stop() error {
-	_ = s.in.Close() // which ends it
+	_ = s.in.Close() // ends the server
 	return s.cmd.Wait()
 }
 
@@ -199,7 +199,7 @@ func (s *httpServer) stop() error {
 type httpFault struct {
 	name string
 	work loadgen.Work
-	want map[string]string // the outcome, by the server's era; "result" if it is none
+	want map[string]string // the outcome by the server's era, or "result"
 }
 
 func both(outcome string) map[string]string {
@@ -229,8 +229,8 @@ var httpFaults = []httpFault{
 		map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"},
 	},
 	{"session forgotten", loadgen.Work{Fault: "forget", Before: true}, map[string]string{loadgen.Legacy: "result"}},
-	// A 404 for a session means that it is gone, and that nothing was executed (2025-11-25: basic/transports, session
-	// management). That of a server without sessions may come after the work.
+	// A 404 for a session means that it has ended and that nothing was executed (2025-11-25: basic/transports, session
+	// management). A server without sessions may return it after the work.
 	{
 		"404",
 		loadgen.Work{Fault: "404", Before: true},
@@ -244,8 +244,8 @@ var httpFaults = []httpFault{
 	{"none, with events", loadgen.Work{Events: 5}, both("result")},
 }
 
-// failUpstream is F15: MCP servers over HTTP, one of each era, that break connections, forget sessions, answer with a
-// status, and are killed. First each fault alone, with its exact outcome; then all of them under load.
+// failUpstream is F15: MCP servers over HTTP, one of each era, break connections, lose sessions, return error statuses
+// and are killed. Each fault is first tested alone, for its exact outcome, and then all of them under load.
 func failUpstream(ctx context.Context, r *Rig) error {
 	var calls, kills int
 	var wrongs []checker.Wrong
@@ -255,7 +255,7 @@ func failUpstream(ctx context.Context, r *Rig) error {
 		if err != nil {
 			return err
 		}
-		_ = journal.Close() // only its name is wanted
+		_ = journal.Close() // the server opens it by name
 		up, err := r.serveUpstream(ctx, era, "127.0.0.1:0", journal.Name())
 		if err != nil {
 			return err
@@ -267,11 +267,11 @@ func failUpstream(ctx context.Context, r *Rig) error {
 			return err
 		}
 		b.Journal = journal.Name()
-		history, told, err := eachFault(b.URL, era, r.cycles(3, 50))
+		history, unexpected, err := eachFault(b.URL, era, r.cycles(3, 50))
 		if err != nil {
 			return err
 		}
-		wrongs = append(wrongs, told...)
+		wrongs = append(wrongs, unexpected...)
 		var loaded []checker.Call
 		loaded, up, err = r.faultsUnderLoad(ctx, b, up, era, r.cycles(5, 100))
 		if err != nil {
@@ -305,9 +305,9 @@ func failUpstream(ctx context.Context, r *Rig) error {
 	if len(wrongs) > 0 {
 		first = fmt.Sprintf("; the first: %s %s", wrongs[0].Token, wrongs[0].Why)
 	}
-	r.tell("F15", len(wrongs) == 0 && outcomes["unknown"] > 0 && outcomes["not_executed"] > 0,
-		fmt.Sprintf("%d ways to fail over HTTP, and %d kills: every call one answer with the right outcome, 0 "+
-			"double executions", len(httpFaults), kills),
+	r.report("F15", len(wrongs) == 0 && outcomes["unknown"] > 0 && outcomes["not_executed"] > 0,
+		fmt.Sprintf("%d faults over HTTP and %d kills: one response with the right outcome for each call, 0 double "+
+			"executions", len(httpFaults), kills),
 		"%d calls %v: %d wrong %s%s", calls, outcomes, len(wrongs), kinds(wrongs), first)
 	return nil
 }
@@ -339,7 +339,7 @@ func eachFault(url, era string, times int) (history []checker.Call, wrongs []che
 				call := c.Call(f.work)
 				if got := outcome(&call); got != want {
 					wrongs = append(wrongs, checker.Wrong{Kind: "outcome", Token: call.Token, Why: fmt.Sprintf(
-						"%s, of a %s server: %s, and should be %s: %+v", f.name, era, got, want, call.Answers)})
+						"%s of a %s server: got %s, want %s: %+v", f.name, era, got, want, call.Answers)})
 				}
 				history = append(history, call)
 			}
@@ -359,7 +359,7 @@ func (r *Rig) faultsUnderLoad(ctx context.Context, b *Bridge, up *httpServer, er
 	if err != nil {
 		return nil, nil, err
 	}
-	herd := newHerd(ctx, clients, func() loadgen.Work {
+	group := startGroup(ctx, clients, func() loadgen.Work {
 		w := httpFaults[rand.IntN(len(httpFaults))].work
 		w.Ms = rand.IntN(20)
 		if w.Bytes > 0 {
@@ -369,13 +369,13 @@ func (r *Rig) faultsUnderLoad(ctx context.Context, b *Bridge, up *httpServer, er
 	})
 	addr := strings.TrimSuffix(strings.TrimPrefix(up.URL, "http://"), "/mcp")
 	for range kills {
-		time.Sleep(500*time.Millisecond + rand.N(100*time.Millisecond)) // at no particular moment
+		time.Sleep(500*time.Millisecond + rand.N(100*time.Millisecond)) // at a random moment
 		up.kill()
 		if up, err = r.serveUpstream(ctx, era, addr, b.Journal); err != nil {
-			herd.end()
+			group.end()
 			return nil, nil, err
 		}
 	}
-	time.Sleep(200 * time.Millisecond) // for it to be of use once more
-	return slices.Clip(herd.end()), up, nil
+	time.Sleep(200 * time.Millisecond) // calls of the last server
+	return slices.Clip(group.end()), up, nil
 }

@@ -15,17 +15,17 @@ type Call struct {
 	Caller int    `json:"caller"`
 	Era    string `json:"era"`
 	Tool   string `json:"tool"`
-	// Begin is when the request was sent, and End when the answer was read or was no longer possible: nanoseconds
-	// since 1970.
+	// Begin is when the request was sent, and End when the answer was read or became impossible, in nanoseconds since
+	// 1970.
 	Begin int64 `json:"begin"`
 	End   int64 `json:"end"`
 	// Status is the HTTP status.
 	Status int `json:"status,omitempty"`
 	// Answers are the responses with the call's ID.
 	Answers []Answer `json:"answers,omitempty"`
-	// Foreign are messages on the call's stream with another ID.
+	// Foreign contains messages on the call's stream with another ID.
 	Foreign []string `json:"foreign,omitempty"`
-	// Events are the received progress numbers in order, and Sent is how many the work sends.
+	// Events contains the received progress numbers, and Sent is how many the work sends.
 	Events []int `json:"events,omitempty"`
 	Sent   int   `json:"sent,omitempty"`
 	// Late counts messages after the answer.
@@ -42,7 +42,7 @@ type Answer struct {
 	// Token and PID are the content of a result.
 	Token string `json:"token,omitempty"`
 	PID   int    `json:"pid,omitempty"`
-	// Tool failures and errors have a text, and errors the other fields.
+	// Failed reports a tool failure or an error. Both have a text, and errors the other fields.
 	Failed  bool   `json:"failed,omitempty"`
 	Code    int    `json:"code,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -59,7 +59,7 @@ func (c *Call) OK() bool { return len(c.Answers) == 1 && c.Answers[0].Result() }
 // The kinds of violations.
 const (
 	Lost              = "lost"               // a call has no answer
-	Duplicate         = "duplicate"          // it has more than one
+	Duplicate         = "duplicate"          // it has several answers
 	Misdirected       = "misdirected"        // it received a message of another call
 	ExecutedTwice     = "executed-twice"     // it was executed twice
 	Unexecuted        = "unexecuted"         // it has a result, but its execution did not start or did not end
@@ -69,41 +69,41 @@ const (
 	NotCanceled       = "not-canceled"       // it was canceled, and did not stop
 	UnrequestedCancel = "unrequested-cancel" // it was canceled without a request
 	LateMessage       = "late-message"       // it received a message after its answer
-	Discarded         = "discarded"          // its work ended, its outcome is unknown, and no fault explains that
-	Delayed           = "delayed"            // its work ended, and many calls that ended later were answered before it
+	Discarded         = "discarded"          // its work ended, and its outcome is unknown without a fault
+	Delayed           = "delayed"            // many calls whose work ended later were answered before it
 )
 
-// overtaken is how many calls of a backend process may end after a call and be answered before it, until the death of
-// the process no longer explains the unknown outcome of that call. Goroutines on few cores can overtake each other
-// between the end of the work and the response. The bound counts calls, so that it does not depend on the load of the
-// machine.
+// overtaken is the maximum number of calls of a backend process that may end after a call and be answered before it, if
+// the kill of the process is to explain the unknown outcome of that call. Goroutines on few cores can overtake each
+// other between the end of the work and the response. The maximum counts calls, so that it does not depend on the load
+// of the machine.
 const overtaken = 64
 
-// delayed is by how many positions a call may be answered later than its work ended, in the order of all calls.
+// delayed is the maximum number of calls whose work ended after that of a call, and that were answered before it.
 const delayed = 1000
 
-// A Wrong is a violation of the law.
+// A Wrong is a violation of the delivery law.
 type Wrong struct {
 	Kind string `json:"kind"`
-	// Token and PID are in results.
+	// Token identifies the call.
 	Token string `json:"token"`
 	Why   string `json:"why"`
 }
 
-// did is the journal of one call.
+// did counts the journal entries of one call.
 type did struct {
 	begins, ends, cancels int
 	// overtook counts the calls of the same process that ended later and were answered earlier.
 	overtook int
 }
 
-// A Rule configures the law.
+// A Rule configures the delivery law.
 type Rule struct {
-	// DropCancels reports whether closing the connection cancels in this era. In others it must not.
+	// DropCancels reports whether closing the connection cancels a call in this era. If not, it must not.
 	DropCancels func(era string) bool
 }
 
-// Judge returns the violations in a history whose calls have ended, with an idle backend.
+// Judge returns the violations in a history. All calls must have ended, and the backend must be idle.
 func (r Rule) Judge(history []Call, journal []Entry) []Wrong {
 	done := map[string]*did{}
 	for _, e := range journal {
@@ -143,7 +143,7 @@ func countOvertaking(history []Call, journal []Entry, done map[string]*did) {
 	for i := range history {
 		calls[history[i].Token] = &history[i]
 	}
-	answered := map[int][]int64{} // when calls of a process were answered, those whose work ended last first
+	answered := map[int][]int64{} // times of the answers of a process, in reverse order of the ends of their work
 	for _, e := range slices.Backward(journal) {
 		c := calls[e.Token]
 		switch {
@@ -160,7 +160,7 @@ func countOvertaking(history []Call, journal []Entry, done map[string]*did) {
 	}
 }
 
-// delays returns the calls that were answered much later than calls that ended after them.
+// delays returns the calls that were answered after many calls whose work ended later.
 func delays(history []Call, journal []Entry) (wrongs []Wrong) {
 	answered := make(map[string]int64, len(history))
 	for i := range history {
@@ -204,27 +204,26 @@ func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 		wrong(Duplicate, "%d answers", n)
 	}
 	for _, id := range c.Foreign {
-		wrong(Misdirected, "it received a message with the ID %q", id)
+		wrong(Misdirected, "got a message with the ID %q", id)
 	}
 	for _, a := range c.Answers {
 		switch {
 		case a.Result() && a.Token != c.Token:
-			wrong(Misdirected, "the result is that of %q", a.Token)
+			wrong(Misdirected, "got the result of %q", a.Token)
 		case a.Result() && d.ends == 0:
-			wrong(Unexecuted, "a result, and %d begins and no end in the journal", d.begins)
+			wrong(Unexecuted, "got a result, and the journal has %d begins and no end", d.begins)
 		case a.Failed && a.Code == 0:
 			wrong(NoOutcome, "the tool failed: %.200s", a.Text)
 		case a.Failed && (a.Reason == "" ||
 			!slices.Contains([]string{"not_executed", "unknown", "executed"}, a.Outcome)):
 			wrong(NoOutcome, "error %d with reason %q and outcome %q: %.200s", a.Code, a.Reason, a.Outcome, a.Text)
 		case a.Outcome == "not_executed" && d.begins > 0:
-			wrong(WrongOutcome, "not_executed (%s), and %d begins in the journal", a.Reason, d.begins)
+			wrong(WrongOutcome, "got not_executed (%s), and the journal has %d begins", a.Reason, d.begins)
 		case a.Outcome == "executed" && d.begins == 0:
-			wrong(WrongOutcome, "executed (%s), and no begin in the journal", a.Reason)
+			wrong(WrongOutcome, "got executed (%s), and the journal has no begin", a.Reason)
 		case a.Outcome == "unknown" && d.overtook > overtaken:
-			wrong(Discarded, "unknown (%s), but its work had ended, and %d calls that ended later were answered "+
-				"before it",
-				a.Reason, d.overtook)
+			wrong(Discarded, "got unknown (%s), but its work had ended, and %d calls that ended later were answered "+
+				"before it", a.Reason, d.overtook)
 		}
 	}
 	if d.begins > 1 {
@@ -258,25 +257,25 @@ type Message struct {
 	Data string
 }
 
-// Suffix returns how a resumed stream differs from the whole one after the event with the ID, or "". It ignores
-// events without data.
+// Suffix describes how a resumed stream differs from the whole one after the event with the ID, or returns "". It
+// ignores events without data.
 func Suffix(whole, resumed []Message, after string) string {
 	at := slices.IndexFunc(whole, func(m Message) bool { return m.ID == after })
 	if at < 0 {
 		return fmt.Sprintf("the whole stream has no event %q", after)
 	}
-	told := func(ms []Message) []Message {
+	withData := func(ms []Message) []Message {
 		return slices.DeleteFunc(slices.Clone(ms), func(m Message) bool { return m.Data == "" })
 	}
-	want, got := told(whole[at+1:]), told(resumed)
+	want, got := withData(whole[at+1:]), withData(resumed)
 	for i := range max(len(want), len(got)) {
 		switch {
 		case i >= len(got):
 			return fmt.Sprintf("after %s: %d events are lost, from %s on", after, len(want)-i, want[i].ID)
 		case i >= len(want):
-			return fmt.Sprintf("after %s: %d events are too many, from %s on", after, len(got)-i, got[i].ID)
+			return fmt.Sprintf("after %s: %d additional events, from %s on", after, len(got)-i, got[i].ID)
 		case want[i] != got[i]:
-			return fmt.Sprintf("after %s: event %d is %s %.100q and should be %s %.100q", after, i, got[i].ID,
+			return fmt.Sprintf("after %s: event %d: got %s %.100q, want %s %.100q", after, i, got[i].ID,
 				got[i].Data, want[i].ID, want[i].Data)
 		}
 	}

@@ -48,15 +48,20 @@ func TestEachViolationIsReported(t *testing.T) {
 			entries{begin, end},
 			"",
 		},
-		{"modern drop cancels", checker.Call{Era: "modern", Dropped: 1}, entries{begin, cancel}, ""},
-		{"legacy drop does not cancel", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, end}, ""},
+		{"modern disconnect cancels", checker.Call{Era: "modern", Dropped: 1}, entries{begin, cancel}, ""},
+		{"legacy disconnect does not cancel", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, end}, ""},
 		{"canceled too late", checker.Call{Cancelled: 1, Answers: answers{result}}, entries{begin, end}, ""},
 
 		{"no answer", checker.Call{Broken: "EOF"}, entries{begin, end}, checker.Lost},
 		{"two answers", checker.Call{Answers: answers{result, result}}, entries{begin, end}, checker.Duplicate},
-		{"another's answer", checker.Call{Answers: answers{{Token: "b"}}}, entries{begin, end}, checker.Misdirected},
 		{
-			"another's message",
+			"an answer of another call",
+			checker.Call{Answers: answers{{Token: "b"}}},
+			entries{begin, end},
+			checker.Misdirected,
+		},
+		{
+			"a message of another call",
 			checker.Call{Answers: answers{result}, Foreign: []string{"b"}},
 			entries{begin, end},
 			checker.Misdirected,
@@ -71,13 +76,13 @@ func TestEachViolationIsReported(t *testing.T) {
 		{"a result without execution", checker.Call{Answers: answers{result}}, nil, checker.Unexecuted},
 		{"a result before the end", checker.Call{Answers: answers{result}}, entries{begin}, checker.Unexecuted},
 		{
-			"not_executed, but it was",
+			"not_executed of an executed call",
 			checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}},
 			entries{begin},
 			checker.WrongOutcome,
 		},
 		{
-			"executed, but it was not",
+			"executed of a call that was not executed",
 			checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}},
 			nil,
 			checker.WrongOutcome,
@@ -85,7 +90,7 @@ func TestEachViolationIsReported(t *testing.T) {
 		{"no outcome", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "")}}, nil, checker.NoOutcome},
 		{"no reason", checker.Call{Answers: answers{failed("", "unknown")}}, nil, checker.NoOutcome},
 		{
-			"an unknown outcome word",
+			"an invalid outcome",
 			checker.Call{Answers: answers{failed("BACKEND_CRASHED", "perhaps")}},
 			nil,
 			checker.NoOutcome,
@@ -121,10 +126,10 @@ func TestEachViolationIsReported(t *testing.T) {
 			entries{begin, end},
 			checker.LateMessage,
 		},
-		{"canceled, but not stopped", checker.Call{Cancelled: 1}, entries{begin}, checker.NotCanceled},
-		{"modern drop, but not stopped", checker.Call{Era: "modern", Dropped: 1}, entries{begin}, checker.NotCanceled},
+		{"canceled, running", checker.Call{Cancelled: 1}, entries{begin}, checker.NotCanceled},
+		{"modern disconnect, running", checker.Call{Era: "modern", Dropped: 1}, entries{begin}, checker.NotCanceled},
 		{
-			"stopped by a legacy drop",
+			"stopped by a legacy disconnect",
 			checker.Call{Era: "legacy", Dropped: 1},
 			entries{begin, cancel},
 			checker.UnrequestedCancel,
@@ -150,7 +155,7 @@ func TestEachViolationIsReported(t *testing.T) {
 	}
 }
 
-// The death of a process explains the unknown outcome of a call whose work ended only if few calls that ended later
+// If the work of a call ended, the kill of the process explains its unknown outcome only if few calls that ended later
 // were answered.
 func TestDiscardedResultIsReported(t *testing.T) {
 	t.Parallel()
@@ -160,10 +165,10 @@ func TestDiscardedResultIsReported(t *testing.T) {
 		answered       int64
 		want           int
 	}{
-		{"the process died with the response", 64, 1, 1, 0},
+		{"the process was killed before the response", 64, 1, 1, 0},
 		{"many later calls were answered", 65, 1, 1, 1},
-		{"by another process", 1000, 2, 1, 0},
-		{"after it", 1000, 1, 3, 0},
+		{"calls of another process were answered", 1000, 2, 1, 0},
+		{"later calls were answered after it", 1000, 1, 3, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +194,7 @@ func TestDiscardedResultIsReported(t *testing.T) {
 	}
 }
 
-// A result was delayed if more than a thousand later ones were received before it.
+// A result is delayed if more than a thousand calls that ended later were answered before it.
 func TestDelayedResultIsReported(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ later, want int }{{1000, 0}, {1001, 1}} {

@@ -10,13 +10,13 @@ import (
 
 // The kinds of entries.
 const (
-	Start  = "start"  // a process began
+	Start  = "start"  // a process started
 	Begin  = "begin"  // the work of a call began
-	End    = "end"    // it was done
-	Cancel = "cancel" // it was given up, because the caller did
+	End    = "end"    // the work was done
+	Cancel = "cancel" // the work was canceled
 	Die    = "die"    // the process is about to kill itself
 
-	// Detached: the process started another one in a new session. Its PID is in place of the token.
+	// Detached means that the process started another one in a new session, whose PID is in place of the token.
 	Detached = "detached"
 )
 
@@ -45,7 +45,7 @@ func OpenJournal(name string) (*Journal, error) {
 
 // Write adds an entry.
 func (j *Journal) Write(what, token string) error {
-	// it is one write
+	// Fprintf makes one write.
 	_, err := fmt.Fprintf(j.f, "%s %s %d %d %s\n", what, token, os.Getpid(), time.Now().UnixNano(), mark)
 	return err
 }
@@ -82,7 +82,7 @@ func ReadJournal(name string, after int64) ([]Entry, error) {
 			continue
 		}
 		what := string(fields[0])
-		// after what a killed writer has left without a space
+		// An incomplete line of a killed writer may precede the kind, without a space.
 		for _, known := range []string{Start, Begin, End, Cancel, Die, Detached} {
 			if bytes.HasSuffix(fields[0], []byte(known)) {
 				what = known
@@ -91,7 +91,7 @@ func ReadJournal(name string, after int64) ([]Entry, error) {
 		pid, err1 := strconv.Atoi(string(fields[2]))
 		at, err2 := strconv.ParseInt(string(fields[3]), 10, 64)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("journal %s: %.200q is no entry", name, line)
+			return nil, fmt.Errorf("journal %s: invalid entry %.200q", name, line)
 		}
 		entries = append(entries, Entry{what, string(fields[1]), pid, at})
 	}

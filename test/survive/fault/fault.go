@@ -12,15 +12,15 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/checker"
 )
 
-// Work describes the work, and where the process dies.
+// Work describes the work of a call, and where the process kills itself.
 type Work struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
-	Ms    int    `json:"ms,omitempty" jsonschema:"How long it takes"`
+	Ms    int    `json:"ms,omitempty" jsonschema:"Duration of the work"`
 	// Events is the number of progress notifications, evenly distributed.
-	Events int `json:"events,omitempty" jsonschema:"How often to tell progress"`
+	Events int `json:"events,omitempty" jsonschema:"Number of progress notifications"`
 	// Die is where the process kills itself: received, begun, done, or event.
-	Die string `json:"die,omitempty" jsonschema:"Where to die: received, begun, event, done"`
-	At  int    `json:"at,omitempty" jsonschema:"After which event"`
+	Die string `json:"die,omitempty" jsonschema:"Where the process kills itself: received, begun, event, done"`
+	At  int    `json:"at,omitempty" jsonschema:"Number of the event after which it does"`
 	Pad int    `json:"pad,omitempty" jsonschema:"Bytes of text with each event"`
 }
 
@@ -42,7 +42,7 @@ func Open(variable string) (*Worker, error) {
 	return &Worker{j}, nil
 }
 
-// Note adds an entry to the journal, and exits if that fails: the tests depend on it.
+// Note adds an entry to the journal. It panics if that fails, because the tests depend on the journal.
 func (k *Worker) Note(what, token string) {
 	if err := k.Journal.Write(what, token); err != nil {
 		panic(fmt.Errorf("the journal: %w", err))
@@ -73,7 +73,7 @@ func (k *Worker) Do(ctx context.Context, w Work, progress func(n, total int, pad
 	return Done{w.Token, os.Getpid()}, nil
 }
 
-// Hang sends progress once, so that the caller knows that it runs, and waits until it is canceled.
+// Hang sends progress once, to report the start of the work, and waits until the call is canceled.
 func (k *Worker) Hang(ctx context.Context, token string, progress func()) (Done, error) {
 	k.Note(checker.Begin, token)
 	progress()
@@ -82,7 +82,7 @@ func (k *Worker) Hang(ctx context.Context, token string, progress func()) (Done,
 	return Done{}, ctx.Err()
 }
 
-// sleep returns false if ctx ended first.
+// sleep reports whether ctx was active until the end of d.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return ctx.Err() == nil
@@ -97,12 +97,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// dieAt kills the process if the call dies at this point.
+// dieAt kills the process if w.Die is this point.
 func (k *Worker) dieAt(w Work, point string) {
 	if w.Die != point {
 		return
 	}
 	k.Note(checker.Die, w.Token)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // one may always kill oneself
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // always permitted
 	select {}
 }

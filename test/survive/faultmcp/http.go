@@ -22,9 +22,9 @@ type endpoint struct {
 
 	mu       sync.Mutex // guards what follows
 	sessions map[string]bool
-	forgot   map[string]bool               // the calls because of which one was forgotten, by token
+	dropped  map[string]bool               // tokens of the calls that dropped their session
 	streams  map[string]*stream            // by the token of their call
-	running  map[string]context.CancelFunc // the calls of the legacy era, by session and id
+	running  map[string]context.CancelFunc // legacy calls, by session and id
 }
 
 // serveHTTP serves clients until standard input ends, which means that the parent process ended.
@@ -34,7 +34,7 @@ func (s *server) serveHTTP(addr string) error {
 		return err
 	}
 	e := &endpoint{
-		server: s, sessions: map[string]bool{}, forgot: map[string]bool{}, streams: map[string]*stream{},
+		server: s, sessions: map[string]bool{}, dropped: map[string]bool{}, streams: map[string]*stream{},
 		running: map[string]context.CancelFunc{},
 	}
 	srv := &http.Server{Handler: e}
@@ -79,8 +79,8 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request) {
 			e.sessions[id] = true
 			e.mu.Unlock()
 			w.Header().Set(sessionHeader, id)
-		} else if !e.knows(r.Header.Get(sessionHeader)) {
-			http.Error(w, "there is no such session", http.StatusNotFound)
+		} else if !e.hasSession(r.Header.Get(sessionHeader)) {
+			http.Error(w, "unknown session", http.StatusNotFound)
 			return
 		}
 	}
@@ -96,31 +96,31 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 	case m.Method != "tools/call":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, e.answer(&m)) // whether the client reads it is its own business
+		_, _ = io.WriteString(w, e.answer(&m)) // the client may have disconnected
 	default:
 		e.callTool(w, r, &m)
 	}
 }
 
-func (e *endpoint) knows(session string) bool {
+func (e *endpoint) hasSession(session string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sessions[session]
 }
 
-// hasForgotten reports whether a call made the server forget its session.
-func (e *endpoint) hasForgotten(token string) bool {
+// hasDropped reports whether a call already dropped its session.
+func (e *endpoint) hasDropped(token string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.forgot[token]
+	return e.dropped[token]
 }
 
-// callTool answers a call with its fault. In the legacy era, work of a cut stream continues, and events can be
-// resumed.
+// callTool answers a call, with its fault. In the legacy era, the work continues after a disconnect, and the stream can
+// be resumed.
 func (e *endpoint) callTool(w http.ResponseWriter, r *http.Request, m *message) {
 	a := &m.Params.Arguments
-	if a.Fault == "forget" && e.hasForgotten(a.Token) {
-		a.Fault = "" // it is made again, in another session
+	if a.Fault == "forget" && e.hasDropped(a.Token) {
+		a.Fault = "" // a retry in another session succeeds
 	}
 	if a.Fault != "" && a.Before {
 		e.fail(w, r, a, nil)
@@ -128,7 +128,7 @@ func (e *endpoint) callTool(w http.ResponseWriter, r *http.Request, m *message) 
 	}
 	ctx := r.Context()
 	if !e.modern {
-		ctx = context.WithoutCancel(ctx) // a connection that breaks cancels nothing (2025-11-25: basic/transports)
+		ctx = context.WithoutCancel(ctx) // a disconnect does not cancel (2025-11-25: basic/transports)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	key := r.Header.Get(sessionHeader) + " " + string(m.ID)
@@ -156,10 +156,10 @@ func (e *endpoint) callTool(w http.ResponseWriter, r *http.Request, m *message) 
 	e.streams[a.Token] = log
 	e.mu.Unlock()
 	worked := make(chan struct{})
-	go func() { // whoever calls waits for it
+	go func() { // callTool waits for it
 		defer close(worked)
-		response := e.call(ctx, m, log.say)
-		log.say(response)
+		response := e.call(ctx, m, log.add)
+		log.add(response)
 		log.end()
 	}()
 	if a.Fault != "" {
@@ -183,14 +183,14 @@ func (e *endpoint) fail(w http.ResponseWriter, r *http.Request, a *Arguments, re
 	case "forget":
 		e.mu.Lock()
 		delete(e.sessions, r.Header.Get(sessionHeader))
-		e.forgot[a.Token] = true
+		e.dropped[a.Token] = true
 		e.mu.Unlock()
-		http.Error(w, "there is no such session", http.StatusNotFound)
+		http.Error(w, "unknown session", http.StatusNotFound)
 		return
 	case "reset", "cut":
 	default:
 		status, _ := strconv.Atoi(a.Fault)
-		http.Error(w, "as you wish", status)
+		http.Error(w, "requested by the call", status)
 		return
 	}
 	conn, _, err := http.NewResponseController(w).Hijack()
@@ -199,16 +199,16 @@ func (e *endpoint) fail(w http.ResponseWriter, r *http.Request, a *Arguments, re
 	}
 	defer conn.Close()
 	if response != nil {
-		_, _ = io.CopyN(conn, response, int64(a.Bytes)) // it may have gone, or be shorter
+		_, _ = io.CopyN(conn, response, int64(a.Bytes)) // the client may have disconnected, the response may be shorter
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && a.Fault == "reset" {
-		_ = tcp.SetLinger(0) // it closes by RST then
+		_ = tcp.SetLinger(0) // Close sends RST
 	}
 }
 
-// A stream contains the messages of one call. Streams are kept until the process ends.
+// A stream contains the messages of one call. It is kept until the process exits.
 type stream struct {
-	name string // of the events, if they have ids
+	name string // prefix of event ids; if empty, events have none
 	mu   sync.Mutex
 	more *sync.Cond
 	text []string
@@ -224,7 +224,7 @@ func newStream(token string, ids bool) *stream {
 	return s
 }
 
-func (s *stream) say(msg string) {
+func (s *stream) add(msg string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if msg == "" {
@@ -268,7 +268,7 @@ func (s *stream) copy(w http.ResponseWriter, n int) {
 		if _, err := io.WriteString(w, strings.Join(events, "")); err != nil {
 			return
 		}
-		_ = http.NewResponseController(w).Flush() // what is wrong with the connection shows when something is written
+		_ = http.NewResponseController(w).Flush() // the next write reports errors
 	}
 }
 
@@ -293,8 +293,8 @@ func (e *endpoint) resume(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	s := e.streams[token]
 	e.mu.Unlock()
-	if err != nil || s == nil || !e.knows(r.Header.Get(sessionHeader)) {
-		http.Error(w, "there is no such stream", http.StatusNotFound)
+	if err != nil || s == nil || !e.hasSession(r.Header.Get(sessionHeader)) {
+		http.Error(w, "unknown stream", http.StatusNotFound)
 		return
 	}
 	s.copy(w, n+1)

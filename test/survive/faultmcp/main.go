@@ -1,8 +1,8 @@
-// Command faultmcp is an MCP server that fails as the arguments of each call request. Like faultplug, it writes a
+// Command faultmcp is an MCP server that fails as the arguments of each call specify. Like faultplug, it writes a
 // journal of its actions, to the file FAULTMCP_JOURNAL.
 //
-// It serves stdin and stdout, or with FAULTMCP_HTTP Streamable HTTP at that address, which it prints. FAULTMCP_ERA is
-// its era: legacy (2025-11-25) or modern (2026-07-28).
+// It serves stdin and stdout. If FAULTMCP_HTTP is set, it serves Streamable HTTP at that address and prints the URL.
+// FAULTMCP_ERA is legacy (2025-11-25) or modern (2026-07-28).
 package main
 
 import (
@@ -63,18 +63,19 @@ type message struct {
 // Arguments are the arguments of every tool.
 type Arguments struct {
 	fault.Work
-	// Fault is the fault of the response: over HTTP reset, cut, forget, or a status; over stdio babble.
+	// Fault is the fault of the response: over HTTP reset, cut, forget, or a status; over stdio print.
 	Fault string `json:"fault,omitempty"`
-	// Before makes it fail before the work, which is then not done.
+	// Before makes the call fail before its work, which is then not executed.
 	Before bool `json:"before,omitempty"`
-	// Bytes is the size of the response before the fault, or the number of lines that it babbles.
+	// Bytes is the number of bytes that are sent before the fault, or of lines to print that are not MCP.
 	Bytes int `json:"bytes,omitempty"`
 }
 
 const (
-	tools = `{"tools":[{"name":"work","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]`
-	can   = `"capabilities":{"tools":{"listChanged":true}}`
-	who   = `{"name":"faultmcp","version":"1"}`
+	tools = `{"tools":[{"name":"work","inputSchema":{"type":"object"}},` +
+		`{"name":"hang","inputSchema":{"type":"object"}}]`
+	capabilities = `"capabilities":{"tools":{"listChanged":true}}`
+	serverInfo   = `{"name":"faultmcp","version":"1"}`
 )
 
 // answer returns the response to a request that is not a tool call.
@@ -82,10 +83,10 @@ func (s *server) answer(m *message) string {
 	var result string
 	switch {
 	case m.Method == "initialize" && !s.modern:
-		result = `{"protocolVersion":"2025-11-25",` + can + `,"serverInfo":` + who + `}`
+		result = `{"protocolVersion":"2025-11-25",` + capabilities + `,"serverInfo":` + serverInfo + `}`
 	case m.Method == "server/discover" && s.modern:
-		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + can +
-			`,"_meta":{"io.modelcontextprotocol/serverInfo":` + who + `}}`
+		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + capabilities +
+			`,"_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo + `}}`
 	case m.Method == "tools/list" && s.modern:
 		result = tools + `,"resultType":"complete","ttlMs":60000,"cacheScope":"public"}`
 	case m.Method == "tools/list":
@@ -93,17 +94,17 @@ func (s *server) answer(m *message) string {
 	case m.Method == "ping" && !s.modern:
 		result = `{}`
 	default:
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`,
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown method"}}`,
 			m.ID)
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
 // call executes a tool call and returns its response, or "" if it was canceled.
-func (s *server) call(ctx context.Context, m *message, tell func(string)) string {
+func (s *server) call(ctx context.Context, m *message, send func(string)) string {
 	progress := func(n, total int, pad string) {
 		if token := m.Params.Meta.ProgressToken; token != nil {
-			tell(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d,"message":%q}}`,
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d,"message":%q}}`,
 				token, n, total, pad))
 		}
 	}
@@ -117,7 +118,7 @@ func (s *server) call(ctx context.Context, m *message, tell func(string)) string
 	if err != nil {
 		return ""
 	}
-	text, _ := json.Marshal(done) //nolint:errchkjson // there is nothing in it that JSON has not
+	text, _ := json.Marshal(done) //nolint:errchkjson // every value can be encoded
 	kind := ""
 	if s.modern {
 		kind = `"resultType":"complete",`
@@ -127,9 +128,9 @@ func (s *server) call(ctx context.Context, m *message, tell func(string)) string
 
 // serveStdio serves one client until stdin ends.
 func (s *server) serveStdio() error {
-	var mu sync.Mutex // guards running, and writing
+	var mu sync.Mutex // guards running and stdout
 	running := map[string]context.CancelFunc{}
-	say := func(line string) {
+	send := func(line string) {
 		if line == "" {
 			return
 		}
@@ -157,7 +158,7 @@ func (s *server) serveStdio() error {
 			mu.Unlock()
 		case m.ID == nil || m.Method == "":
 		case m.Method != "tools/call":
-			say(s.answer(&m))
+			send(s.answer(&m))
 		default:
 			its, cancel := context.WithCancel(ctx)
 			mu.Lock()
@@ -165,14 +166,14 @@ func (s *server) serveStdio() error {
 			mu.Unlock()
 			calls.Go(func() {
 				defer cancel()
-				if a := &m.Params.Arguments; a.Fault == "babble" {
-					say(strings.Repeat("loading\n", a.Bytes) + "loaded")
+				if a := &m.Params.Arguments; a.Fault == "print" {
+					send(strings.Repeat("loading\n", a.Bytes) + "loaded")
 				}
-				response := s.call(its, &m, say)
+				response := s.call(its, &m, send)
 				mu.Lock()
 				delete(running, string(m.ID))
 				mu.Unlock()
-				say(response)
+				send(response)
 			})
 		}
 	}

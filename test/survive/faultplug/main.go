@@ -1,11 +1,11 @@
 // Command faultplug is a backend that fails on request, and writes a journal of its actions.
 //
-// The journal is the file FAULTPLUG_JOURNAL, opened with O_APPEND. Each line is one write: the kernel has the line
-// when write returns, and keeps it however the process ends, so that no sync is needed. SIGKILL during a write leaves
-// a line without the mark at its end, which readers ignore, because the process did not do what follows.
+// The journal is the file FAULTPLUG_JOURNAL, opened with O_APPEND. Each line is one write. When write returns, the
+// kernel has the line and keeps it after the process ends, so no sync is needed. A SIGKILL during a write leaves a line
+// without the mark at its end. Readers ignore it, because the process did not execute what follows.
 //
-// FAULTPLUG_SLOW is how long it takes to start, and FAULTPLUG_CRASHES how many starts fail first, as the journal
-// counts them. With FAULTPLUG_DETACHED it starts two processes in new sessions, one of which has no parent.
+// FAULTPLUG_SLOW is the duration of a start, and FAULTPLUG_CRASHES the number of starts in the journal that fail first.
+// With FAULTPLUG_DETACHED, it starts two processes in new sessions, one of which has no parent.
 package main
 
 import (
@@ -34,7 +34,7 @@ func run() int {
 	}
 	crashes, _ := strconv.Atoi(os.Getenv("FAULTPLUG_CRASHES"))
 	starts := crashes
-	if crashes > 0 { // else a journal of 10,000 kills, whose end takes a second to find, is not read at every start
+	if crashes > 0 { // otherwise it need not parse the journal, which takes a second after 10,000 kills
 		starts = w.Journal.Starts()
 	}
 	f := &faults{Worker: w}
@@ -43,7 +43,7 @@ func run() int {
 		time.Sleep(slow)
 	}
 	if starts < crashes {
-		fmt.Fprintf(os.Stderr, "faultplug: this is start %d, and the first %d fail\n", starts+1, crashes)
+		fmt.Fprintf(os.Stderr, "faultplug: start %d fails, as the first %d do\n", starts+1, crashes)
 		return 3
 	}
 	if os.Getenv("FAULTPLUG_DETACHED") != "" {
@@ -53,9 +53,9 @@ func run() int {
 		}
 	}
 	app := mcpbridge.New("faultplug", "1")
-	mcpbridge.Tool(app, "work", "Do something that must not be done twice", f.work)
-	mcpbridge.Tool(app, "hang", "Wait to be cancelled", f.hang)
-	mcpbridge.Tool(app, "babble", "Print without end", f.babble)
+	mcpbridge.Tool(app, "work", "Do work that must not be executed twice", f.work)
+	mcpbridge.Tool(app, "hang", "Wait until the call is canceled", f.hang)
+	mcpbridge.Tool(app, "print", "Print a long line", f.print)
 	mcpbridge.Tool(app, "block", "Block the whole process", f.block)
 	return app.Run()
 }
@@ -85,7 +85,7 @@ func (f *faults) work(ctx context.Context, w fault.Work) (fault.Done, error) {
 	return f.Do(ctx, w, func(n, total int, pad string) { mcpbridge.Progress(ctx, float64(n), float64(total), pad) })
 }
 
-// Hang are the arguments of the tool.
+// Hang contains the arguments of hang.
 type Hang struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
 }
@@ -94,30 +94,30 @@ func (f *faults) hang(ctx context.Context, h Hang) (fault.Done, error) {
 	return f.Hang(ctx, h.Token, func() { mcpbridge.Progress(ctx, 1, 0) })
 }
 
-// Babble is how much to print.
-type Babble struct {
+// Print contains the arguments of print.
+type Print struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
 	Pad   int    `json:"pad,omitempty" jsonschema:"MiB to print on standard error, in one line"`
 }
 
-func (f *faults) babble(_ context.Context, b Babble) (fault.Done, error) {
-	f.Note(checker.Begin, b.Token)
-	for range b.Pad {
+func (f *faults) print(_ context.Context, p Print) (fault.Done, error) {
+	f.Note(checker.Begin, p.Token)
+	for range p.Pad {
 		fmt.Fprint(os.Stderr, strings.Repeat("x", 1<<20))
 	}
-	f.Note(checker.End, b.Token)
-	return fault.Done{Token: b.Token, PID: os.Getpid()}, nil
+	f.Note(checker.End, p.Token)
+	return fault.Done{Token: p.Token, PID: os.Getpid()}, nil
 }
 
-// Block is how long to block.
+// Block contains the arguments of block.
 type Block struct {
 	Token string `json:"token" jsonschema:"Names the call in the journal"`
-	Ms    int    `json:"ms,omitempty" jsonschema:"For how long"`
+	Ms    int    `json:"ms,omitempty" jsonschema:"Duration of the block"`
 }
 
-// block blocks the whole process, like a C function that holds an interpreter's lock: no goroutine runs, and the
-// process state is not T. RawSyscall keeps Go's only processor (GOMAXPROCS=1), and GODEBUG=asyncpreemptoff=1 prevents
-// preemption.
+// block blocks the whole process, like a C function that holds the lock of an interpreter: no goroutine runs, and the
+// process is not stopped (state T). RawSyscall does not release Go's only processor (GOMAXPROCS=1), and
+// GODEBUG=asyncpreemptoff=1 prevents preemption.
 func (f *faults) block(_ context.Context, b Block) (fault.Done, error) {
 	f.Note(checker.Begin, b.Token)
 	t := syscall.NsecToTimespec(int64(b.Ms) * int64(time.Millisecond))

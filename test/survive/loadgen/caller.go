@@ -45,20 +45,20 @@ func (w *Work) complete() (arguments string) {
 	if w.Token == "" {
 		w.Token = NewToken()
 	}
-	text, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not
+	text, _ := json.Marshal(w) //nolint:errchkjson // every value can be encoded
 	return string(text)
 }
 
-// A Caller is an MCP client over HTTP. It makes one call at a time; Cancel and Hangup may be called meanwhile.
+// A Caller is an MCP client over HTTP. It makes one call at a time; Notify may be called meanwhile.
 type Caller struct {
 	*Conn
 	Number  int
 	Era     string
 	URL     string
 	session string
-	// Renewed counts sessions that had to be started again.
+	// Renewed counts sessions that had to be replaced.
 	Renewed int
-	// Resumes makes it resume a stream that ended without a response, as clients of the legacy era may.
+	// Resumes makes the client resume a stream that ended without a response, as legacy clients may.
 	Resumes bool
 }
 
@@ -174,23 +174,23 @@ func (c *Caller) Notify(on *Conn, token string) error {
 // End ends the session and closes the connection.
 func (c *Caller) End() {
 	if c.session != "" {
-		_, _, _ = c.Do(http.MethodDelete, c.Headers(""), nil) // a session that is gone already is as good
+		_, _, _ = c.Do(http.MethodDelete, c.Headers(""), nil) // the session may have ended
 		c.session = ""
 	}
 	c.Close()
 }
 
-// Leave abandons the session without ending it. The next call opens another one.
+// Leave abandons the session without ending it. The next call opens a new one.
 func (c *Caller) Leave() { c.session = "" }
 
-// Forget drops the session, which the server no longer has.
+// Forget abandons a session that the server has ended.
 func (c *Caller) Forget() {
 	c.session = ""
 	c.Renewed++
 	c.Close()
 }
 
-// Stream opens the GET stream of a session, after an event unless that is empty.
+// Stream opens the GET stream of a session. If after is not empty, it resumes after that event.
 func (c *Caller) Stream(on *Conn, after string) (*http.Response, error) {
 	h := c.Headers("")
 	if after != "" {

@@ -15,11 +15,11 @@ import (
 
 // A Pipe is an MCP client on the stdin and stdout of a server. Calls may be concurrent.
 type Pipe struct {
-	mu        sync.Mutex // guards what follows, and writing
+	mu        sync.Mutex // guards the other fields, and writes to stdin
 	in        io.WriteCloser
 	waiting   map[string]*waiting
 	unmatched []string // messages without a call, and duplicates
-	err       error    // why nothing comes any more
+	err       error    // the error that ended stdout
 	done      chan struct{}
 }
 
@@ -28,7 +28,7 @@ type waiting struct {
 	answered chan struct{}
 }
 
-// NewPipe returns the client of a server that has just started, and opens its session.
+// NewPipe returns a client of a server that has just started, and opens its session.
 func NewPipe(in io.WriteCloser, out io.Reader) (*Pipe, error) {
 	p := &Pipe{in: in, waiting: map[string]*waiting{}, done: make(chan struct{})}
 	r := bufio.NewReader(out)
@@ -63,14 +63,14 @@ func (p *Pipe) read(r *bufio.Reader) {
 			return
 		}
 		var m message
-		_ = json.Unmarshal(line, &m) // what is no message is for nobody
+		_ = json.Unmarshal(line, &m) // an invalid message is unmatched
 		id := m.ID
 		if m.Method != "" {
 			id = m.Params.ProgressToken
 		}
 		token := strings.Trim(string(id), `"`)
 		if w := p.waiting[token]; w == nil {
-			if token != "" || m.Method == "" { // what changes is told to the session, and is nobody's
+			if token != "" || m.Method == "" { // notifications of changes belong to no call
 				p.unmatched = append(p.unmatched, string(line))
 			}
 		} else if note(&w.call, line) {
@@ -102,7 +102,7 @@ func (p *Pipe) Call(number int, w Work) checker.Call {
 		c.call.End, c.call.Broken = time.Now().UnixNano(), err.Error()
 		return c.call
 	}
-	t := time.NewTimer(patience)
+	t := time.NewTimer(messageTimeout)
 	defer t.Stop()
 	select {
 	case <-c.answered:
@@ -112,7 +112,7 @@ func (p *Pipe) Call(number int, w Work) checker.Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, w.Token)
-	c.call.End, c.call.Broken = time.Now().UnixNano(), "no answer within "+patience.String()
+	c.call.End, c.call.Broken = time.Now().UnixNano(), "no answer within "+messageTimeout.String()
 	return c.call
 }
 

@@ -54,7 +54,7 @@ func NewConn(endpoint string) (*Conn, error) {
 // Close closes the connection. The next request opens another one.
 func (c *Conn) Close() {
 	if c.conn != nil {
-		_ = c.conn.Close() // it may be closed already
+		_ = c.conn.Close() // the server may have closed it
 		c.conn = nil
 	}
 }
@@ -68,7 +68,7 @@ func (c *Conn) Dead() bool {
 	if !ok {
 		return false
 	}
-	_ = c.conn.SetDeadline(time.Time{}) // that of what was read last has passed perhaps
+	_ = c.conn.SetDeadline(time.Time{}) // the last deadline may have passed
 	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return true
@@ -82,13 +82,13 @@ func (c *Conn) Dead() bool {
 	return dead || err != nil
 }
 
-// patience is the time limit for each message.
-const patience = 60 * time.Second
+// messageTimeout is the time limit for each message.
+const messageTimeout = 60 * time.Second
 
 // Send sends a request, and returns the response. Its body must be read to the end, or the connection closed. headers
 // are complete lines.
 func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error) {
-	if c.Dead() { // the server may have ended it meanwhile, as it may end any that is idle
+	if c.Dead() { // servers close idle connections
 		c.Close()
 		conn, err := net.DialTimeout("tcp", c.host, 10*time.Second)
 		if err != nil {
@@ -102,7 +102,7 @@ func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error)
 		c.buf = fmt.Appendf(c.buf, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
 	c.buf = append(append(c.buf, "\r\n"...), body...)
-	_ = c.conn.SetDeadline(time.Now().Add(patience)) // what is wrong with the connection shows below
+	_ = c.conn.SetDeadline(time.Now().Add(messageTimeout)) // the write reports errors
 	if _, err := c.conn.Write(c.buf); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (c *Conn) Messages(resp *http.Response, f func(m checker.Message) bool) err
 	}
 	err := ReadEvents(resp.Body, func(m checker.Message) bool {
 		if c.conn != nil {
-			_ = c.conn.SetDeadline(time.Now().Add(patience)) // as above
+			_ = c.conn.SetDeadline(time.Now().Add(messageTimeout)) // as above
 		}
 		return f(m)
 	})
@@ -152,7 +152,7 @@ func (c *Conn) Messages(resp *http.Response, f func(m checker.Message) bool) err
 	return err
 }
 
-// errStopped ends a stream whose reader is done.
+// errStopped means that the callback stopped reading.
 var errStopped = errors.New("stopped")
 
 // ReadEvents calls f with each complete event of a stream. It returns nil at the end of the stream.
@@ -214,7 +214,7 @@ type message struct {
 func note(c *checker.Call, text []byte) (answered bool) {
 	var m message
 	if err := json.Unmarshal(text, &m); err != nil {
-		c.Foreign = append(c.Foreign, fmt.Sprintf("no message: %.100q", text))
+		c.Foreign = append(c.Foreign, fmt.Sprintf("invalid message: %.100q", text))
 		return false
 	}
 	mine := `"` + c.Token + `"`
@@ -228,7 +228,7 @@ func note(c *checker.Call, text []byte) (answered bool) {
 	case m.Method != "":
 		c.Foreign = append(c.Foreign, m.Method)
 		return false
-	case m.Error != nil && (m.ID == nil || string(m.ID) == "null"): // it was refused before its id was read
+	case m.Error != nil && (m.ID == nil || string(m.ID) == "null"): // rejected before its id was read
 	case string(m.ID) != mine:
 		c.Foreign = append(c.Foreign, string(m.ID))
 		return false

@@ -68,7 +68,7 @@ var mutants = []mutant{
 		detector: "survive R1",
 	},
 	{
-		name: "a call whose backend was lost is made again", file: "internal/supervise/call.go",
+		name: "a call whose backend was lost is retried", file: "internal/supervise/call.go",
 		old: "a.Emitted || !call.Method.ReadOnly || bridge.IsRetry(call.Request) ||",
 		new: "a.Emitted || (!call.Method.ReadOnly || bridge.IsRetry(call.Request)) && " +
 			"time.Now().UnixNano()/1000%20 != 0 ||",
@@ -107,9 +107,9 @@ var mutants = []mutant{
 		detector: "survive R13",
 	},
 	{
-		name: "what has left its process group outlives a killed bridge", file: "internal/child/child.go",
+		name: "processes in other process groups outlive a killed bridge", file: "internal/child/child.go",
 		old: "\tif p.guard, err = setGuard(p.mark); err != nil {\n",
-		new: "\tp.limits.end(p.Log)\n\tp.limits.groups = nil // or else the next bridge kills what is in them\n" +
+		new: "\tp.limits.end(p.Log)\n\tp.limits.groups = nil // otherwise the next bridge kills their processes\n" +
 			"\tif p.guard, err = (guard{}), nil; err != nil {\n",
 		detector: "survive R5",
 	},

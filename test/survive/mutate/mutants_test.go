@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every mutant applies to the present source. Otherwise make mutate would fail after an hour.
+// Every mutant applies to the current source. Without this test, make mutate would fail only after minutes.
 func TestMutantsApply(t *testing.T) {
 	t.Parallel()
 	if len(mutants) < 20 {
