@@ -206,7 +206,7 @@ var mutants = []mutant{
 	{
 		name: "the header Mcp-Method is not compared with the body", file: modernFile,
 		old:      "\tif value != method {\n",
-		new:      "\tif said == \"\" {\n",
+		new:      "\tif value == \"\" {\n",
 		detector: "attack D",
 	},
 	{
