@@ -136,7 +136,7 @@ func printInvalidLines(ctx context.Context, r *Rig) error {
 	wrongs := slices.DeleteFunc(checker.Rule{}.Judge(history, journal), func(w checker.Wrong) bool {
 		return w.Kind == checker.UnrequestedCancel // a server that exits cancels its calls
 	})
-	warned := strings.Count(string(log), "have it log to standard error")
+	warned := strings.Count(string(log), "let it log to standard error")
 	r.report("I01", len(wrongs) == 0 && outcomes["result unknown"] == times && warned == times,
 		"900 lines that are not MCP have no effect; after 1,001 within a minute the server is restarted, with one "+
 			"warning; 0 wrong responses",
