@@ -461,6 +461,10 @@ func (ss *session) deliver(change *pb.ListenResponse) {
 		ss.flush() // the client may have opened a stream meanwhile
 		return
 	}
+	change, ok := ss.s.opts.Tasks.Current(change, ss.caller)
+	if !ok {
+		return
+	}
 	msg, err := ss.s.notification(change, ss.rev)
 	if err != nil {
 		ss.s.log.Error().Err(err).Msg("a change notification cannot be encoded")

@@ -51,25 +51,33 @@ func taskCall(caller *pb.CallContext, id string) *bridge.Call {
 
 // createdTask responds to a tools/call of a legacy client with a task, whose further changes the client is notified of.
 func (ss *session) createdTask(x *exchange, call *bridge.Call, task *pb.Task) {
-	caller := call.Context()
-	var stop func()
-	_, stop = ss.s.opts.Tasks.Watch(call, []string{task.GetTaskId()}, func(id, status string) {
-		if status == tasks.Working { // the client requests its progress
-			return
-		}
-		ss.s.lasting.Go(func() { // notify can block
-			if change, ok := ss.s.opts.Tasks.Current(feed.TaskChanged(id), caller); ok && ss.ctx.Err() == nil {
-				ss.notify(change)
-			}
-		})
-	})
-	context.AfterFunc(ss.ctx, stop)
+	created := taskCall(call.Context(), task.GetTaskId())
+	ss.calls.Go(func() { ss.reportTask(created) }) // the session cannot end before: the tools/call is one of its calls
 	result, err := ss.s.encode([]byte(`{"task":`), task, ss.rev)
 	if err != nil {
 		x.fail(call.Method, err)
 		return
 	}
 	x.finishRaw(append(result, '}'))
+}
+
+// reportTask notifies the client of a task whenever it has changed, until it or the session ends. It does not report
+// progress, which the client requests.
+func (ss *session) reportTask(call *bridge.Call) {
+	defer ss.s.panics.Recover(call.Method.Name, nil)
+	for version := uint64(0); ; {
+		task, newer, err := ss.s.opts.Tasks.Next(ss.ctx, call, version)
+		if err != nil {
+			return
+		}
+		if version = newer; task.GetStatus() == tasks.Working {
+			continue
+		}
+		ss.notify(feed.TaskChanged(task.GetTaskId()))
+		if tasks.IsFinal(task.GetStatus()) {
+			return
+		}
+	}
 }
 
 // cancelledTask responds to tasks/cancel of a legacy client with the task (2025-11-25: basic/utilities/tasks, task

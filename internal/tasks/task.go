@@ -142,6 +142,9 @@ func (k *task) set(status, message string) bool {
 	for w := range k.watchers {
 		w.report(k.id, status)
 	}
+	if IsFinal(status) {
+		k.watchers = nil
+	}
 	return true
 }
 
@@ -165,20 +168,23 @@ func (k *task) wait(ctx context.Context, until func() bool) {
 	}
 }
 
-// watch adds a watcher. It returns false if the task has too many.
+// watch adds a watcher, unless the task has ended. It returns false if the task has too many.
 func (k *task) watch(w *watcher) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.watchers) >= limits.TaskWatchers {
 		return false
 	}
+	if k.status != Working { // it may have changed since the caller last saw it
+		w.report(k.id, k.status)
+	}
+	if IsFinal(k.status) {
+		return true
+	}
 	if k.watchers == nil {
 		k.watchers = map[*watcher]struct{}{}
 	}
 	k.watchers[w] = struct{}{}
-	if k.status != Working { // it may have changed since the caller last saw it
-		w.report(k.id, k.status)
-	}
 	return true
 }
 

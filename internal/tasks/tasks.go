@@ -178,18 +178,19 @@ func (t *Tasks) Update(call *bridge.Call, responses map[string]*pb.InputResponse
 }
 
 // Watch calls report with the id and the status of a task of the caller, now if the task is not working, and whenever
-// it has changed, until stop is called. It returns the ids of tasks that exist. report must not block.
+// it has changed, until it has ended or stop is called. It returns the ids of tasks that exist. report must not block.
 func (t *Tasks) Watch(call *bridge.Call, ids []string, report func(id, status string)) (found []string, stop func()) {
 	w := &watcher{report: report}
-	var watched []*task
 	for _, id := range ids {
 		if k := t.owned(call, id); k != nil && k.watch(w) {
-			found, watched = append(found, id), append(watched, k)
+			found = append(found, id)
 		}
 	}
 	return found, func() {
-		for _, k := range watched {
-			k.unwatch(w)
+		for _, id := range found { // by id: the caller must not keep the tasks
+			if k := t.owned(call, id); k != nil {
+				k.unwatch(w)
+			}
 		}
 	}
 }

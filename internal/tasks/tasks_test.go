@@ -3,12 +3,14 @@ package tasks_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -367,4 +369,34 @@ func TestManyTasks(t *testing.T) {
 		})
 	}
 	callers.Wait()
+}
+
+// A subscription does not keep a task that has expired, nor one that had ended before.
+func TestSubscriptionDoesNotRetainTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTasks(t, tasks.Options{})
+		var results []weak.Pointer[pb.CallToolResult]
+		done := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+			<-time.After(time.Minute)
+			r := bridgetest.Text("done")
+			results = append(results, weak.Make(r))
+			return &bridge.Result{Complete: r}, nil
+		})
+		cc, reports := caller("a"), 0
+		ended := call(t, all, done, cc, tasks.CallOptions{}).GetTaskId()
+		bridgetest.Pass(time.Minute)
+		running := call(t, all, done, cc, tasks.CallOptions{}).GetTaskId()
+		found, stop := all.Watch(toolCall(cc, "t"), []string{ended, running}, func(string, string) { reports++ })
+		bridgetest.Pass(limits.Tasks{}.OrDefaults().TTL + 2*time.Minute)
+		runtime.GC()
+		for i, r := range results {
+			if r.Value() != nil {
+				t.Errorf("the result %d is kept", i)
+			}
+		}
+		if len(found) != 2 || reports != 2 {
+			t.Errorf("found %v with %d reports, want both tasks with one each", found, reports)
+		}
+		stop()
+	})
 }
