@@ -299,8 +299,8 @@ func (t *Tasks) find(call *bridge.Call) (*task, error) {
 }
 
 // list returns a page of the caller's tasks, the newest first. Callers without a principal receive the tasks of their
-// session only, and without a session an error: they cannot be told apart (2025-11-25: basic/utilities/tasks, security
-// considerations).
+// session only, and without a session an error: they cannot be distinguished (2025-11-25: basic/utilities/tasks,
+// security considerations).
 func (t *Tasks) list(call *bridge.Call, r *pb.ListTasksRequest) (*bridge.Result, error) {
 	before, err := parseCursor(r.Cursor)
 	if err != nil {
