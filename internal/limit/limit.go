@@ -118,7 +118,7 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 			"the backend sent nothing for %s: raise limits.callIdle, or have the tool report its progress",
 			h.o.Limits.CallIdle)
 	case cause == errTotal: //nolint:errorlint // as above
-		return nil, timeoutError(call, err, "it took longer than %s: raise limits.callTotal", h.o.Limits.CallTotal)
+		return nil, TotalError(call, err, h.o.Limits.CallTotal)
 	}
 	return nil, err
 }
@@ -146,6 +146,11 @@ var (
 	errIdle  = errors.New("idle timeout")
 	errTotal = errors.New("total timeout")
 )
+
+// TotalError returns the error of a call that took longer than limits.callTotal, and then returned err.
+func TotalError(call *bridge.Call, err error, total time.Duration) error {
+	return timeoutError(call, err, "it took longer than %s: raise limits.callTotal", total)
+}
 
 // timeoutError returns the error of a call that timed out and then returned err. A call that was still waiting for a
 // backend was not executed.

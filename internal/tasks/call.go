@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -134,7 +135,10 @@ func (b *background) run(ctx context.Context, emit bridge.Emit) (*bridge.Result,
 		case <-total.C:
 			stop(context.DeadlineExceeded)
 			<-b.ended
-			return b.res, b.err
+			if b.err != nil {
+				return nil, limit.TotalError(b.call, b.err, b.t.o.CallTotal)
+			}
+			return b.res, nil
 		case <-ctx.Done():
 			stop(context.Cause(ctx))
 			<-b.ended

@@ -256,6 +256,19 @@ func TestToolStartsItsTask(t *testing.T) {
 	})
 }
 
+// A call that does not become a task in time ends at limits.callTotal, as without tasks.
+func TestCallThatIsNoTaskTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTasks(t, tasks.Options{CallTotal: time.Minute})
+		_, err := all.Call(t.Context(), toolCall(caller("a"), "t"), tasks.CallOptions{Handler: waits, After: -1}, nil)
+		e := bridge.AsError(err)
+		if e.Code != codes.DeadlineExceeded || e.Reason != "DEADLINE" || e.Outcome != bridge.OutcomeUnknown ||
+			!strings.Contains(e.Message, "longer than 1m0s: raise limits.callTotal") {
+			t.Errorf("got %v, want DEADLINE_EXCEEDED with the limit to raise", err)
+		}
+	})
+}
+
 // A tool is called again, once, if its backend was lost and the tool allows it.
 func TestLostCallIsRetriedOnce(t *testing.T) {
 	for _, retry := range []bool{false, true} {
