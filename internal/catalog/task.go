@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"fmt"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -43,9 +45,7 @@ func (c *Catalog) taskOptions(call *bridge.Call, r *pb.CallToolRequest, t *tool)
 	case !allowed: // a server without tasks ignores `task`
 		return nil, nil //nolint:nilnil // as above
 	case !accepts && support == taskRequired && rev.Modern():
-		return nil, mcpjson.MissingCapability(&pb.ClientCapabilities{Extensions: `{"` + bridge.TasksExtension + `":{}}`},
-			"tools/call: the tool %q runs as a task only, and the client does not declare the extension %s",
-			r.GetName(), bridge.TasksExtension)
+		return nil, mcpjson.MissingTasks(fmt.Sprintf("tools/call: the tool %q runs as a task only", r.GetName()))
 	case !accepts && support == taskRequired && rev.HasTaskMetadata():
 		return nil, bridge.Errorf(codes.Unimplemented,
 			"tools/call: the tool %q runs as a task only: call it with `task`", r.GetName())

@@ -18,12 +18,11 @@ import (
 
 // declareTasks declares to the server that the command supports tasks, and any input: `tasks answer` may answer later.
 func (c *client) declareTasks() {
-	c.caller.ClientCapabilities = &pb.ClientCapabilities{
+	c.caller.ClientCapabilities = bridge.DeclareTasks(&pb.ClientCapabilities{
 		Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}},
 		Sampling:    &pb.SamplingCapability{Tools: &pb.Capability{}},
 		Roots:       c.caller.GetClientCapabilities().GetRoots(),
-		Extensions:  `{"` + bridge.TasksExtension + `":{}}`,
-	}
+	})
 }
 
 // runTasksList prints the tasks of the caller, the newest first.

@@ -46,9 +46,9 @@ func withTasks(t *testing.T, h bridge.Handler, o grpcserver.Options) (addr strin
 
 // declaring returns the context of a caller that declares the extension for tasks, and can be asked.
 func declaring() *pb.CallContext {
-	return &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{
-		Elicitation: &pb.ElicitationCapability{}, Extensions: `{"` + bridge.TasksExtension + `":{}}`,
-	}}
+	return &pb.CallContext{
+		ClientCapabilities: bridge.DeclareTasks(&pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}),
+	}
 }
 
 // begin calls a tool, and returns its task.

@@ -19,3 +19,10 @@ func MissingCapability(missing *pb.ClientCapabilities, format string, args ...an
 	e.RPC = &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: rawjson.AsString(append(data, '}'))}
 	return e
 }
+
+// MissingTasks returns the error for a client that does not declare the extension for tasks (2026-07-28: extension
+// tasks, capability negotiation). what is the part of its request that needs it.
+func MissingTasks(what string) *bridge.Error {
+	return MissingCapability(bridge.DeclareTasks(&pb.ClientCapabilities{}),
+		"%s: the client does not declare the extension %s in its capabilities", what, bridge.TasksExtension)
+}

@@ -40,8 +40,7 @@ func checkTasks(call *bridge.Call) error {
 	if listens {
 		what += " with taskIds"
 	}
-	return mcpjson.MissingCapability(&pb.ClientCapabilities{Extensions: `{"` + bridge.TasksExtension + `":{}}`},
-		"%s: the client does not declare the extension %s in its capabilities", what, bridge.TasksExtension)
+	return mcpjson.MissingTasks(what)
 }
 
 // taskCall returns the call of tasks/get for a caller.

@@ -26,10 +26,8 @@ import (
 // caller returns the context of a caller who accepts tasks and answers questions.
 func caller(subject string) *pb.CallContext {
 	cc := &pb.CallContext{
-		ClientCapabilities: &pb.ClientCapabilities{
-			Elicitation: &pb.ElicitationCapability{}, Extensions: `{"` + bridge.TasksExtension + `":{}}`,
-		},
-		Verified: bridge.Verified(bridge.Rev20260728, nil, nil),
+		ClientCapabilities: bridge.DeclareTasks(&pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}),
+		Verified:           bridge.Verified(bridge.Rev20260728, nil, nil),
 	}
 	if subject != "" {
 		cc.Verified = bridge.Verified(bridge.Rev20260728, &pb.Principal{Subject: subject, Issuer: "i"}, nil)
