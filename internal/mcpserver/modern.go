@@ -104,12 +104,13 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 }
 
 // declarationFor returns the declaration of the handler, if it has the method. After an early declaration, which
-// clients may still have, every method is accepted: lists that the handler lacks are empty, and its missing changes are
-// not acknowledged.
+// clients may still have, every method is accepted, and lists that the handler lacks are empty. Listen is always
+// accepted, and missing changes are not acknowledged: a client may have the early declaration of another process, and
+// client libraries listen without being asked to.
 func (s *Server) declarationFor(ctx context.Context, m *bridge.Method) (*declaration, error) {
 	d, err := s.discover(ctx, bridge.ModernEra)
 	switch {
-	case err == nil && s.sentEarly.Load():
+	case err == nil && (s.sentEarly.Load() || m == bridge.Listen):
 		return d, nil
 	case err == nil:
 		return d, checkSupported(d, m)
