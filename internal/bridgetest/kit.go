@@ -48,9 +48,13 @@ var kit = map[string]tool{
 	// who returns the context of the call.
 	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		c := r.GetContext()
-		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetVerified().GetProtocolVersion(),
+		text := fmt.Sprintf("%s %s progress=%v log=%v forms=%v", c.GetVerified().GetProtocolVersion(),
 			c.GetClientInfo().GetName(), c.GetProgressWanted(), c.GetLogLevel(),
-			bridge.ElicitsForms(c.GetClientCapabilities())))
+			bridge.ElicitsForms(c.GetClientCapabilities()))
+		if extensions := c.GetClientCapabilities().GetExtensions(); extensions != "" {
+			text += " extensions=" + extensions
+		}
+		return done(Text("%s", text))
 	},
 	// count sends progress that does not always increase, and logs at two levels.
 	"count": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
