@@ -218,7 +218,7 @@ func add[T any](d definition, t *table[T], v *T, at func(*T) string, changed kin
 type AppOption interface{ toApp(a *App) }
 
 // A ToolOption is an option of a tool: Title, Icon, Meta, ReadOnly, Destructive, Idempotent, OpenWorld, InputSchema,
-// OutputSchema, Task.
+// OutputSchema, Task, UI.
 type ToolOption interface{ toTool(t *tool) }
 
 // A ResourceOption is an option of a resource or a template: Title, Icon, Meta, MimeType, Size, Audience, Priority,
@@ -380,11 +380,7 @@ func (a *App) discoverResponse() *pb.DiscoverResponse {
 	if resources || prompts {
 		c.Completions = &pb.Capability{}
 	}
-	a.tools.values(func(t *tool) {
-		if t.hasTasks() {
-			c.Extensions = tasksExtensions
-		}
-	})
+	c.Extensions = a.extensions()
 	a.discover = &pb.DiscoverResponse{
 		ServerInfo: a.info, Capabilities: c, TtlMs: a.cache.ttl, CacheScope: a.cache.scope,
 		ContractVersion: contractVersion,

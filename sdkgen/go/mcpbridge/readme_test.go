@@ -123,6 +123,17 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		t.Errorf("asked %s", asked)
 	}
 
+	// User interfaces.
+	c = run("climate")
+	for want, m := range map[string]mcpbridgetest.Message{
+		`"_meta":{"ui":{"resourceUri":"ui://climate/chart"}}`: c.Request("tools/list", nil),
+		`"mimeType":"text/html;profile=mcp-app"`:              c.Request("resources/read", M{"uri": "ui://climate/chart"}),
+	} {
+		if !strings.Contains(string(m.Result), want) {
+			t.Errorf("got %s, want %s", m.Result, want)
+		}
+	}
+
 	// Lists that change.
 	c = run("stations")
 	for _, on := range []bool{true, false} {

@@ -39,7 +39,7 @@ type template struct {
 func ResourceFunc[Out any](
 	a *App, uri, name, description string, fn func(context.Context) (Out, error), opts ...ResourceOption,
 ) {
-	d, o := define(a, "resource", uri), resourceDetails(opts)
+	d, o := define(a, "resource", uri), resourceDetails(uri, opts)
 	if o.err != nil {
 		d.wrong("%w", o.err)
 		return
@@ -74,7 +74,7 @@ func ResourceFunc[Out any](
 func ResourceTemplate[In, Out any](
 	a *App, uris, name, description string, fn func(context.Context, In) (Out, error), opts ...ResourceOption,
 ) {
-	d, o := define(a, "resource template", uris), resourceDetails(opts)
+	d, o := define(a, "resource template", uris), resourceDetails(uris, opts)
 	t := &template{definition: d, completers: o.completers, message: &pb.ResourceTemplate{
 		UriTemplate: uris, Name: name, Title: o.title, MimeType: o.mimeType, Annotations: o.annotations, Icons: o.icons,
 		Meta: o.meta,
@@ -306,10 +306,13 @@ func (d *details) annotated() *pb.Annotations {
 	return d.annotations
 }
 
-func resourceDetails(opts []ResourceOption) details {
+func resourceDetails(uri string, opts []ResourceOption) details {
 	var d details
 	for _, o := range opts {
 		o.toResource(&d)
+	}
+	if d.mimeType == nil && strings.HasPrefix(uri, uiScheme) {
+		d.mimeType = proto.String(uiType)
 	}
 	return d
 }

@@ -16,6 +16,7 @@ type tool struct {
 	message *pb.Tool
 	schema  string // its own input schema, if it is not that of its type
 	output  string // its own output schema
+	ui      string // the URI of its user interface, if it has one
 	call    func(context.Context, []byte) (*pb.CallToolResult, error)
 	err     error // of an option
 }
@@ -40,7 +41,7 @@ func Tool[In, Out any](a *App, name, description string, fn func(context.Context
 	if !t.checkName() {
 		return
 	}
-	if t.err != nil {
+	if t.err = errors.Join(t.err, t.setUI()); t.err != nil {
 		t.wrong("%w", t.err)
 		return
 	}

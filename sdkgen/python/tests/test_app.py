@@ -101,6 +101,31 @@ def test_what_it_can_is_what_it_has() -> None:
     assert can(lambda app: app.add_prompt(nothing), lambda app: app.add_tool(nothing)) == expected(TOOLS, PROMPTS)
 
 
+async def test_a_user_interface_is_declared_and_has_its_type() -> None:
+    """Extension ui, 2026-01-26: tool metadata, resources."""
+    app = App("test")
+    app.add_tool(nothing, ui="ui://test/page")
+    app.add_tool(of_kind, ui="ui://test/page", meta={"a": 1, "ui": {"visibility": ["app"]}}, task=True)
+    app.add_resource("ui://test/page", nothing)
+    app.add_resource("ui://test/{kind}", of_kind, mime_type="text/html")
+    metas = [json.loads(app.tool_message(name).meta) for name in ("nothing", "of_kind")]
+    page = {"resourceUri": "ui://test/page"}
+    assert metas == [{"ui": page}, {"a": 1, "ui": {"visibility": ["app"], **page}}]
+    declared = '{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}'
+    assert app.discover().capabilities.extensions == declared
+    [listed] = app.list_resources(v1.ListResourcesRequest()).resources
+    [read_page] = (await read(app, "ui://test/page")).result.contents
+    assert listed.mime_type == read_page.mime_type == "text/html;profile=mcp-app"
+    assert (await read(app, "ui://test/a")).result.contents[0].mime_type == "text/html"
+
+    plain = App("test")
+    plain.add_tool(nothing, meta={"ui": None})
+    assert plain.discover().capabilities.extensions == ""
+    plain.add_tool(of_kind, ui="https://example.com")
+    with pytest.raises(DefinitionError, match=r'tool "of_kind": ui=.*: the URI of a user interface starts with ui://'):
+        plain.check()
+
+
 @pytest.mark.parametrize(
     ("task", "expected"),
     [

@@ -53,6 +53,7 @@ async def test_its_code_does_what_it_says(names: dict[str, Any]) -> None:
     assert (await call(app, "book", answers=["decline"])).text == "Then not."
     got = await call(app, "report", {"year": 2026}, answers=["short"])
     assert (got.text, len(got.progress)) == ("The short report of 2026.", 12)
+    assert (await call(app, "temperatures")).structured == {"rome": 30, "oslo": 12}
     wish = {"seat": "w", "extras": ["wifi"]}
     got = await call(app, "comfort", answers=[wish, "ic", ["bz"]])
     assert got.text == "w ['wifi'] ic ['bz']"

@@ -107,6 +107,8 @@ export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> exte
   openWorld?: boolean;
   /** Calls become tasks, which continue in the background, if the client supports tasks. `true` means `{}`. */
   task?: true | TaskOptions;
+  /** The URI of a resource, `ui://...`: clients that support MCP Apps show the results in that HTML page. */
+  ui?: string;
 }
 
 /** How calls of a tool become tasks. */
@@ -259,6 +261,8 @@ export class App {
     if (typeof handler !== "function") mistakes.push("has no handler; write tool(name, options, (args, ctx) => ...)");
     rejectUnknown(options, TOOL_OPTIONS, (w) => mistakes.push(w));
     if (typeof options.task === "object") rejectUnknown(options.task, TASK_OPTIONS, (w) => mistakes.push(`task: ${w}`));
+    if (options.ui !== undefined && !options.ui.startsWith(UI_SCHEME))
+      mistakes.push(`ui: the URI of a user interface starts with ${UI_SCHEME}, not "${options.ui}"`);
     const input = attempt(mistakes, "input", () => compile(options.input ?? {}, "input"));
     if (input && input.json.type !== "object") {
       mistakes.push(
@@ -283,6 +287,7 @@ export class App {
       outputSchema: output ? toJson(wrap ? wrapSchema(output.json) : output.json) : "",
       ...(hasHints ? { annotations } : {}),
       ...(options.task ? { execution: executionOf(options.task === true ? {} : options.task) } : {}),
+      ...(options.ui === undefined ? {} : { meta: toJson(withUi(options.meta, options.ui)) }),
     });
     const entry = { message, input, output, usage: usageOf(name, input.json), handler, location };
     this.#tools.set(name, entry);
@@ -326,7 +331,7 @@ export class App {
     if (typeof handler !== "function")
       mistakes.push("has no handler; write resource(uri, options, (variables, ctx) => ...)");
     rejectUnknown(options, RESOURCE_OPTIONS, (w) => mistakes.push(w));
-    const { mimeType, size, name = uri } = options;
+    const { mimeType = uri.startsWith(UI_SCHEME) ? UI_TYPE : undefined, size, name = uri } = options;
     const template = uri.includes("{") ? attempt(mistakes, undefined, () => new Template(uri)) : undefined;
     const variables = template?.variables ?? [];
     for (const unknown of Object.keys({ ...options.variables, ...options.complete })) {
@@ -448,7 +453,11 @@ export class App {
     this.#discovered = true;
     const { title, description, websiteUrl, icons, instructions, maxConcurrentCalls, meta } = this.options;
     const completes = [...this.#templates.values(), ...this.#prompts.values()].some((e) => e.completers.size > 0);
-    const tasks = [...this.#tools.values()].some((t) => t.message.execution);
+    const tools = [...this.#tools.values()].map((t) => t.message);
+    const extensions = {
+      ...(tools.some((t) => t.execution) ? { "io.modelcontextprotocol/tasks": {} } : {}),
+      ...(tools.some(hasUi) ? { "io.modelcontextprotocol/ui": {} } : {}),
+    };
     return DiscoverResponse.fromPartial({
       serverInfo: { name: this.name, version: this.version, title, description, websiteUrl, icons: iconsOf(icons) },
       capabilities: {
@@ -456,7 +465,7 @@ export class App {
         ...(this.#capabilities.has("resources") ? { resources: { listChanged: true, subscribe: true } } : {}),
         ...(this.#capabilities.has("prompts") ? { prompts: { listChanged: true } } : {}),
         ...(completes ? { completions: {} } : {}),
-        ...(tasks ? { extensions: toJson({ "io.modelcontextprotocol/tasks": {} }) } : {}),
+        ...(Object.keys(extensions).length > 0 ? { extensions: toJson(extensions) } : {}),
         logging: {},
       },
       instructions,
@@ -569,7 +578,7 @@ export class App {
       `${resource.location}: ${definition}`,
       (ctx) => resource.handler(variables as never, ctx as never),
       (value) => {
-        const result = readResult(value, uri, resource.options.mimeType);
+        const result = readResult(value, uri, resource.message.mimeType);
         return { event: { $case: "result", value: { ...result, ...cache(resource.options) } } };
       },
       (e) => rethrow(what, e, resource.location),
@@ -753,6 +762,7 @@ const TOOL_OPTIONS = [
   "idempotent",
   "openWorld",
   "task",
+  "ui",
 ];
 const TASK_OPTIONS = ["required", "retry", "startsLater"];
 const RESOURCE_OPTIONS = [
@@ -767,6 +777,19 @@ const RESOURCE_OPTIONS = [
   "complete",
 ];
 const PROMPT_OPTIONS = [...DESCRIPTION_OPTIONS, "arguments", "complete"];
+
+// User interfaces (MCP Apps).
+const UI_SCHEME = "ui://";
+const UI_TYPE = "text/html;profile=mcp-app";
+
+/** Returns the `_meta` of a tool whose results are shown in a page. */
+function withUi(meta: { ui?: object } = {}, resourceUri: string): object {
+  return { ...meta, ui: { ...meta.ui, resourceUri } };
+}
+
+function hasUi({ meta }: Tool): boolean {
+  return meta !== "" && (JSON.parse(meta) as { ui?: { resourceUri?: unknown } }).ui?.resourceUri !== undefined;
+}
 
 /** Rejects unknown options, which JavaScript would ignore. */
 function rejectUnknown(options: object, known: string[], addMistake: (what: string) => void): void {

@@ -453,6 +453,33 @@ test("an McpError has a code of 32 bits", () => {
   expect(new McpError(-(2 ** 31), "x").code).toBe(-(2 ** 31));
 });
 
+// Extension ui, 2026-01-26: tool metadata, resources.
+test("a user interface is declared, and has its type", async () => {
+  const a = app("a", "1");
+  a.tool("report", { ui: "ui://a/page" }, () => "");
+  a.tool("refresh", { ui: "ui://a/page", meta: { b: 1, ui: { visibility: ["app"] } }, task: true }, () => "");
+  a.resource("ui://a/page", {}, () => "<!doctype html>");
+  a.resource("ui://a/{kind}", { mimeType: "text/html" }, () => "<!doctype html>");
+  const page = { resourceUri: "ui://a/page" };
+  expect(["report", "refresh"].map((name) => JSON.parse(a.toolMessage(name).meta) as object)).toEqual([
+    { ui: page },
+    { b: 1, ui: { visibility: ["app"], ...page } },
+  ]);
+  expect(JSON.parse(a.discover().capabilities?.extensions ?? "")).toEqual({
+    "io.modelcontextprotocol/tasks": {},
+    "io.modelcontextprotocol/ui": {},
+  });
+  const type = "text/html;profile=mcp-app";
+  expect(a.listResources({}).resources).toMatchObject([{ mimeType: type }]);
+  expect((await read(a, "ui://a/page")).result.contents).toMatchObject([{ mimeType: type }]);
+  expect((await read(a, "ui://a/x")).result.contents).toMatchObject([{ mimeType: "text/html" }]);
+
+  const plain = app("a", "1").tool("t", { meta: { ui: null } }, () => "");
+  expect(plain.discover().capabilities?.extensions).toBe("");
+  const mistaken = app("a", "1").tool("t", { ui: "https://example.com" }, () => "");
+  expect(() => { mistaken.check(); }).toThrow("ui: the URI of a user interface starts with ui://");
+});
+
 describe("tasks", () => {
   test("a tool defines its tasks", () => {
     const defined = (task?: ToolOptions<never, never>["task"]) => {

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import json
 import logging
 import re
 import sys
@@ -40,8 +41,12 @@ R = TypeVar("R")
 Icons = Sequence[str | v1.Icon]
 Scope = Literal["public", "private"]
 
-# The extension of MCP for tasks.
+# Extensions of MCP: tasks, and user interfaces (MCP Apps).
 TASKS = "io.modelcontextprotocol/tasks"
+UI = "io.modelcontextprotocol/ui"
+
+UI_SCHEME = "ui://"
+UI_TYPE = "text/html;profile=mcp-app"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +76,7 @@ class ToolOptions(TypedDict, total=False):
     icons: Icons
     meta: Meta | None
     task: bool | Task
+    ui: str | None
 
 
 class ResourceOptions(TypedDict, total=False):
@@ -204,7 +210,8 @@ class App:
         destructive, idempotent and open_world are hints for clients; by default, clients assume a destructive tool in
         an open world. An input_schema is sent unchanged, and the bridge validates the arguments against it; the
         function may then take them as `**arguments`. With task, a call becomes a task, which continues in the
-        background, if the client supports tasks.
+        background, if the client supports tasks. With ui, the URI of a resource, `ui://...`, clients that support MCP
+        Apps show the results in that HTML page.
         """
         define = self._definer("tool", self._add_tool, options)
 
@@ -247,12 +254,18 @@ class App:
         icons: Icons = (),
         meta: Meta | None = None,
         task: bool | Task = False,
+        ui: str | None = None,
     ) -> None:
         name = name or str(getattr(fn, "__name__", ""))
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
             rule = "a name is 1 to 128 letters, digits, '_', '-' and '.'"
             raise DefinitionError(f"{_location(fn)}: tool {name!r}: {rule}")
         _check_unique("tool", name, fn, self._tools)
+        if ui is not None:
+            if not ui.startswith(UI_SCHEME):
+                rule = f"the URI of a user interface starts with {UI_SCHEME}"
+                raise definition_error(fn, "tool", name, f"ui={ui!r}: {rule}")
+            meta = {**(meta or {}), "ui": {**(meta or {}).get("ui", {}), "resourceUri": ui}}
         s = signature(fn, name, Context, localns, "tool", dict(input_schema) if input_schema is not None else None)
         message = v1.Tool(
             name=name,
@@ -339,7 +352,7 @@ class App:
         options: dict[str, Any] = {
             "name": name or getattr(fn, "__name__", uri),
             "title": title,
-            "mime_type": mime_type,
+            "mime_type": UI_TYPE if mime_type is None and uri.startswith(UI_SCHEME) else mime_type,
             "annotations": annotations,
             "description": description or s.description or None,
             "icons": _icons(icons),
@@ -453,8 +466,14 @@ class App:
             capabilities.prompts.list_changed = True
         if any(c.completes() for c in (*self._prompts.values(), *self._templates.values())):
             capabilities.completions.SetInParent()
-        if any(tool.message.HasField("execution") for tool in tuple(self._tools.values())):
-            capabilities.extensions = json_text({TASKS: {}})
+        tools = [tool.message for tool in tuple(self._tools.values())]
+        extensions: dict[str, Any] = {}
+        if any(tool.HasField("execution") for tool in tools):
+            extensions[TASKS] = {}
+        if any(_has_ui(tool) for tool in tools):
+            extensions[UI] = {}
+        if extensions:
+            capabilities.extensions = json_text(extensions)
         limits = v1.BackendLimits(max_concurrent_calls=self._max_calls) if self._max_calls is not None else None
         return v1.DiscoverResponse(
             contract_version=CONTRACT,
@@ -625,6 +644,11 @@ def _level(number: int) -> Level:
         (logging.INFO, "info"),
     ]
     return next((name for minimum, name in names if number >= minimum), "debug")
+
+
+def _has_ui(tool: v1.Tool) -> bool:
+    ui = json.loads(tool.meta or "{}").get("ui")
+    return isinstance(ui, dict) and "resourceUri" in ui
 
 
 def _icons(icons: Icons) -> list[v1.Icon]:

@@ -38,6 +38,7 @@ import java.util.function.Consumer;
 import java.util.function.LongConsumer;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
+import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -54,8 +55,9 @@ public final class App {
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9_.-]{1,128}");
   private static final int MAX_COMPLETIONS = 100;
 
-  /** The extensions of an app with tasks. */
-  private static final String TASKS = "{\"io.modelcontextprotocol/tasks\":{}}";
+  // Extensions of MCP: tasks, and user interfaces (MCP Apps).
+  private static final String TASKS = "io.modelcontextprotocol/tasks";
+  private static final String UI = "io.modelcontextprotocol/ui";
 
   // Definitions, their handlers, and their source lines.
 
@@ -328,8 +330,15 @@ public final class App {
             .setPrompts(PromptsCapability.newBuilder().setListChanged(true))
             .setCompletions(Capability.getDefaultInstance())
             .setLogging(Capability.getDefaultInstance());
+    var extensions = JsonNodeFactory.instance.objectNode();
     if (tools.values().stream().anyMatch(tool -> tool.message.hasExecution())) {
-      capabilities.setExtensions(TASKS);
+      extensions.putObject(TASKS);
+    }
+    if (tools.values().stream().anyMatch(tool -> ToolBuilder.hasUi(tool.message))) {
+      extensions.putObject(UI);
+    }
+    if (!extensions.isEmpty()) {
+      capabilities.setExtensions(Json.text(extensions));
     }
     var response =
         DiscoverResponse.newBuilder()

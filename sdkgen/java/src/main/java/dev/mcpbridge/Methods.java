@@ -249,6 +249,7 @@ final class Methods {
     try {
       ToolBuilder.setTask(
           message, a.task(), ToolExecution.newBuilder().setRetry(a.retry()).setStartsLater(a.startsLater()));
+      ToolBuilder.setUi(message, a.ui());
       boolean nullable = Schema.nullable(method) || Schema.nullable(method.getAnnotatedReturnType());
       ToolBuilder.add(app, message, hints, arguments, returnType(), nullable, handler, this::where);
     } catch (DefinitionException e) {

@@ -23,6 +23,6 @@ public @interface Resource {
   /** The description, for the model. */
   String description() default "";
 
-  /** The media type. If empty, that of text, bytes or JSON. */
+  /** The media type. If empty, that of a user interface for {@code ui://}, or else of text, bytes or JSON. */
   String mimeType() default "";
 }

@@ -10,6 +10,8 @@ import java.util.regex.Pattern;
 public final class ResourceBuilder<A> {
   private static final Pattern SCHEME = Pattern.compile("[A-Za-z][A-Za-z0-9+.-]*:");
 
+  private static final String UI_TYPE = "text/html;profile=mcp-app";
+
   private final App app;
   private final dev.mcpbridge.v1.Resource.Builder resource; // Null for a template.
   private final dev.mcpbridge.v1.ResourceTemplate.Builder template;
@@ -60,7 +62,7 @@ public final class ResourceBuilder<A> {
     return this;
   }
 
-  /** The media type. If empty, that of text, bytes or JSON. */
+  /** The media type. If not set, that of a user interface for {@code ui://}, or else of text, bytes or JSON. */
   public ResourceBuilder<A> mimeType(String mimeType) {
     if (resource != null) {
       resource.setMimeType(mimeType);
@@ -90,6 +92,10 @@ public final class ResourceBuilder<A> {
     String uri = resource != null ? resource.getUri() : template.getUriTemplate();
     if (!SCHEME.matcher(uri).lookingAt()) {
       throw new DefinitionException("resource \"" + uri + "\": a URI begins with a scheme, such as file:///");
+    }
+    boolean typed = resource != null ? resource.hasMimeType() : template.hasMimeType();
+    if (!typed && uri.startsWith(ToolBuilder.UI_SCHEME)) {
+      mimeType(UI_TYPE);
     }
     if (resource != null) {
       app.put(new App.ResourceEntry(resource.build(), (Handler<Void, ?>) handler, where));

@@ -50,4 +50,9 @@ public @interface Tool {
    * A call becomes a task only when the tool calls {@link Context#startTask}. Otherwise it is a task from the start.
    */
   boolean startsLater() default false;
+
+  /**
+   * The URI of a resource, {@code ui://...}: clients that support MCP Apps show the results in that HTML page.
+   */
+  String ui() default "";
 }

@@ -18,11 +18,15 @@ public final class ToolBuilder<A, R> {
   /** Return types that allow null. */
   private static final List<Type> NULL_TYPES = List.of(void.class, Void.class, Object.class);
 
+  /** The scheme of the URIs of user interfaces. */
+  static final String UI_SCHEME = "ui://";
+
   private final App app;
   private final dev.mcpbridge.v1.Tool.Builder message = dev.mcpbridge.v1.Tool.newBuilder();
   private final ToolAnnotations.Builder annotations = ToolAnnotations.newBuilder();
   private final ToolExecution.Builder execution = ToolExecution.newBuilder();
   private Task task = Task.FORBIDDEN;
+  private String ui = "";
   private Class<A> input; // Null for JSON.
   private ObjectNode schema;
   private Type output; // Null if the value determines it.
@@ -86,6 +90,12 @@ public final class ToolBuilder<A, R> {
     return this;
   }
 
+  /** Sets the URI of a resource, {@code ui://...}: clients that support MCP Apps show the results in that HTML page. */
+  public ToolBuilder<A, R> ui(String uri) {
+    ui = uri;
+    return this;
+  }
+
   /** Adds an icon: the {@code https:} or {@code data:} URI of an image. */
   public ToolBuilder<A, R> icon(String src) {
     message.addIcons(Icon.newBuilder().setSrc(src));
@@ -143,6 +153,7 @@ public final class ToolBuilder<A, R> {
               + " is none");
     }
     setTask(message, task, execution);
+    setUi(message, ui);
     var arguments = new Schema.Arguments(message.getName(), properties, input != null || schema == null);
     Class<A> type = input;
     add(
@@ -174,6 +185,25 @@ public final class ToolBuilder<A, R> {
       throw new DefinitionException(
           "tool \"" + message.getName() + "\": retry and startsLater need a task; add Task.OPTIONAL or Task.REQUIRED");
     }
+  }
+
+  /** Declares the user interface of a tool, if it has one. */
+  static void setUi(dev.mcpbridge.v1.Tool.Builder message, String uri) {
+    if (uri.isEmpty()) {
+      return;
+    }
+    if (!uri.startsWith(UI_SCHEME)) {
+      throw new DefinitionException(
+          "tool \"" + message.getName() + "\": the URI of a user interface starts with " + UI_SCHEME + ": " + uri);
+    }
+    var meta = (ObjectNode) Json.MAPPER.readTree(message.getMeta().isEmpty() ? "{}" : message.getMeta());
+    meta.withObjectProperty("ui").put("resourceUri", uri);
+    message.setMeta(Json.text(meta));
+  }
+
+  /** Reports whether a tool has a user interface. */
+  static boolean hasUi(dev.mcpbridge.v1.Tool message) {
+    return !message.getMeta().isEmpty() && Json.MAPPER.readTree(message.getMeta()).path("ui").has("resourceUri");
   }
 
   static void add(

@@ -96,6 +96,16 @@ class GuideTest {
       return year + "." + format;
     }
 
+    @Tool(description = "How warm it is in each city", ui = "ui://guide/chart")
+    public Map<String, Integer> temperatures() {
+      return Map.of("rome", 30, "oslo", 12);
+    }
+
+    @Resource(uri = "ui://guide/chart", description = "The chart of the temperatures")
+    public String chart() {
+      return "<!doctype html><title>Temperatures</title>";
+    }
+
     @Tool(description = "Add or remove the tool calibrate_all")
     public void expert(boolean on) {
       if (on) {
@@ -134,7 +144,7 @@ class GuideTest {
             .skip(1)
             .map(block -> normal(block.substring(0, block.indexOf("```"))))
             .toList();
-    assertEquals(5, blocks.size());
+    assertEquals(6, blocks.size());
     blocks.forEach(block -> assertTrue(here.contains(block), block));
   }
 
