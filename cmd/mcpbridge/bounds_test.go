@@ -145,7 +145,7 @@ backends: [{name: plugin, dial: %q}]
 	res.Body.Close()
 	session := res.Header.Get("Mcp-Session-Id")
 	r.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, session).Body.Close()
-	says := func(body string) string {
+	message := func(body string) string {
 		res := r.post(t, body, session)
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
@@ -155,7 +155,7 @@ backends: [{name: plugin, dial: %q}]
 		return string(text)
 	}
 	ping := func(id, x string) string {
-		return says(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping","params":{"x":` + x + `}}`)
+		return message(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping","params":{"x":` + x + `}}`)
 	}
 	// get sends a request with a header of the given number of bytes or fields and returns its status.
 	get := func(bytes, fields int) string {
@@ -200,7 +200,7 @@ backends: [{name: plugin, dial: %q}]
 		},
 		"id": {20, func(n int) string { return ping(strings.Repeat("1", n), "0") }, "longer than 20 bytes"},
 		"batch": {3, func(n int) string {
-			return says("[" + strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/progress"},`, n-1) +
+			return message("[" + strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/progress"},`, n-1) +
 				`{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
 		}, "at most 3 messages"},
 	} {

@@ -130,7 +130,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 	s.mu.Lock()
 	s.caller = req.GetContext()
 	s.mu.Unlock()
-	say := func(what string, failed bool) error {
+	errorOf := func(what string, failed bool) error {
 		block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: what}}}
 		result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
 		if failed {
@@ -153,11 +153,11 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: logged}}); err != nil {
 			return err
 		}
-		return say("red \x1b[31m\u202e\u009b and \xff"[:len("red \x1b[31m\u202e\u009b and ")], false)
+		return errorOf("red \x1b[31m\u202e\u009b and \xff"[:len("red \x1b[31m\u202e\u009b and ")], false)
 	case "buy":
-		return say(string(req.GetArguments()), false)
+		return errorOf(string(req.GetArguments()), false)
 	case "fail":
-		return say("out of \x1b[31mpaint", true)
+		return errorOf("out of \x1b[31mpaint", true)
 	case "sell": // runs, and then returns this error
 		return status.Error(codes.Unavailable, "the till is stuck")
 	case "deny":
@@ -166,26 +166,26 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		if answer == nil || req.GetName() == "nag" {
 			return ask(&pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}})
 		}
-		return say(answer.GetListRoots().GetRoots()[0].GetUri(), false)
+		return errorOf(answer.GetListRoots().GetRoots()[0].GetUri(), false)
 	case "order":
 		if answer == nil {
 			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: cmp.Or(s.form, orderForm)}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}})
 		}
-		return say(answer.GetElicit().GetAction()+" "+
+		return errorOf(answer.GetElicit().GetAction()+" "+
 			answer.GetElicit().GetContent(), false)
 	case "visit":
 		if answer == nil {
 			page := &pb.ElicitUrl{Message: "Pay there.", Url: "https://pay.example.com/1"}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: page}})
 		}
-		return say(answer.GetElicit().GetAction(), false)
+		return errorOf(answer.GetElicit().GetAction(), false)
 	case "hold":
 		select {
 		case <-s.held:
 		case <-stream.Context().Done():
 		}
-		return say("held", false)
+		return errorOf("held", false)
 	case "dream":
 		if answer == nil {
 			message := &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{
@@ -196,9 +196,9 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 			}}})
 		}
 		if e := answer.GetError(); e != nil {
-			return say(e.GetReason().String(), true)
+			return errorOf(e.GetReason().String(), true)
 		}
-		return say(answer.GetCreateMessage().GetContent()[0].GetText().GetText()+" "+answer.GetCreateMessage().
+		return errorOf(answer.GetCreateMessage().GetContent()[0].GetText().GetText()+" "+answer.GetCreateMessage().
 			GetModel(), false)
 	case "wait":
 		close(s.waiting)
@@ -277,14 +277,14 @@ func (*shop) Complete(_ context.Context, req *pb.CompleteRequest) (*pb.CompleteR
 	}}, nil
 }
 
-// A said is the output of a command and its exit code.
-type said struct {
+// A commandOutput is the output of a command and its exit code.
+type commandOutput struct {
 	stdout, stderr string
 	code           int
 }
 
 // runCommand runs a command in this process, without a terminal.
-func runCommand(t *testing.T, stdin string, args ...string) said {
+func runCommand(t *testing.T, stdin string, args ...string) commandOutput {
 	t.Helper()
 	var stdout, stderr lockedBuffer
 	p := &Program{Env: clientcmd.Env{
@@ -292,7 +292,7 @@ func runCommand(t *testing.T, stdin string, args ...string) said {
 		Environ: os.Environ(),
 	}}
 	code := p.Run(t.Context())
-	return said{stdout.String(), stderr.String(), code}
+	return commandOutput{stdout.String(), stderr.String(), code}
 }
 
 // Client commands ignore the configuration of serve: they have no --insecure flag and need none.
@@ -325,7 +325,7 @@ func TestClientCommandsIgnoreServerConfiguration(t *testing.T) {
 }
 
 // errorCode returns the code of the error in the last line of stderr.
-func (s said) errorCode(t *testing.T) string {
+func (s commandOutput) errorCode(t *testing.T) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(s.stderr), "\n")
 	var last struct{ Error struct{ Code string } }
@@ -362,7 +362,7 @@ Resource templates
 Prompts
   haggle(price, tone?)
 `
-	if got != (said{want, "", problem.ExitOK}) {
+	if got != (commandOutput{want, "", problem.ExitOK}) {
 		t.Errorf("got %+v", got)
 	}
 	var document struct {
@@ -403,7 +403,7 @@ func TestArguments(t *testing.T) {
 		{"", `{"what":"tea"}`, `{"what":"tea"}`},
 	} {
 		got := runCommand(t, c.stdin, append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
-		if got != (said{c.want + "\n", "", problem.ExitOK}) {
+		if got != (commandOutput{c.want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s: got %+v", c.words, got)
 		}
 	}
@@ -482,7 +482,7 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 	} {
 		s.schema = c.schema
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
-		if got != (said{c.want + "\n", "", problem.ExitOK}) {
+		if got != (commandOutput{c.want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s with %s: got %+v", c.schema, c.words, got)
 		}
 	}
@@ -664,7 +664,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	}
 	document := filepath.Join(t.TempDir(), "sign.json")
 	if got := runCommand(t, "", "read", "--json", "-o", document, shop,
-		"shop://sign"); got != (said{"", "", problem.ExitOK}) {
+		"shop://sign"); got != (commandOutput{"", "", problem.ExitOK}) {
 		t.Errorf("got %+v", got)
 	}
 	shown := runCommand(t, "", "read", "--json", shop, "shop://sign").stdout
@@ -816,7 +816,7 @@ func TestUnansweredFormIsNotSent(t *testing.T) {
 	} {
 		s.form = sure
 		if got := runCommand(t, "", "call", "--answer", answer, shop,
-			"order"); got != (said{want + "\n", "", problem.ExitOK}) {
+			"order"); got != (commandOutput{want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s: got %+v", answer, got)
 		}
 	}
@@ -870,14 +870,14 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", kit, "../../examples/kit-go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	survey := func(answers ...string) said {
+	survey := func(answers ...string) commandOutput {
 		args := []string{"call", "survey"}
 		for _, answer := range answers {
 			args = append(args, "--answer", "value="+answer)
 		}
 		return runCommand(t, "", append(args, "--", kit)...)
 	}
-	if got := survey("Ada", "36", "no"); got != (said{"Ada is 36: false, 1\n", "", problem.ExitOK}) {
+	if got := survey("Ada", "36", "no"); got != (commandOutput{"Ada is 36: false, 1\n", "", problem.ExitOK}) {
 		t.Errorf("got %+v", got)
 	}
 	if got := survey("Ada", "36", "no", "maybe", "maybe"); got.stdout != "Ada is 36: false, 1\n" ||
@@ -935,7 +935,7 @@ func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 	} {
 		s.form = c.form
 		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
-		if got != (said{c.want + "\n", "", problem.ExitOK}) {
+		if got != (commandOutput{c.want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s with %s: got %+v", c.form, c.args, got)
 		}
 	}
@@ -990,7 +990,7 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 		filepath.Join(dir, "object"): "{\"sheep\": 1} mcpbridge\n",
 	} {
 		if got := runCommand(t, "Of stdin.", "call", shop, "dream", "--sample",
-			name); got != (said{want, "", problem.ExitOK}) {
+			name); got != (commandOutput{want, "", problem.ExitOK}) {
 			t.Errorf("--sample %s: got %+v", name, got)
 		}
 	}
@@ -1333,7 +1333,7 @@ func TestWaitingForStdinEnds(t *testing.T) {
 				<-stdin.read
 				interrupt()
 			}
-			got := said{code: <-done, stdout: stdout.String(), stderr: stderr.String()}
+			got := commandOutput{code: <-done, stdout: stdout.String(), stderr: stderr.String()}
 			if got.code != exit || got.errorCode(t) != code || !timeout &&
 				!strings.Contains(got.stderr, "nothing was called: the argument @- ") {
 				t.Errorf("%v: got %+v", words, got)
@@ -1444,7 +1444,7 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 			", clientSecret: '${env:SECRET}', scopes: [tea], credentials: '"+credentials+"'}}}}]")
 	}
 	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo",
-		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+		"n=1"); got != (commandOutput{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("got %+v", got)
 	}
 	credentials = filepath.Join(t.TempDir(), "others")
@@ -1541,17 +1541,18 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 func TestLoginIsAwaited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
-	var attempts, asked atomic.Int64
+	var attempts, requests atomic.Int64
 	late := make(chan struct{})
 	begun := func(ctx context.Context) {
-		asked.Add(1)
+		requests.Add(1)
 		select {
 		case <-late:
 		case <-ctx.Done(): // the browser was killed
 		}
 	}
 	server := wantsLogin(t, dir, begun, func() {
-		if asked.Load() > 0 && attempts.Add(1) == 2 { // the third attempt begins: the first two took two seconds each
+		// the third attempt begins: the first two took two seconds each
+		if requests.Load() > 0 && attempts.Add(1) == 2 {
 			close(late)
 		}
 	})
@@ -1566,8 +1567,8 @@ func TestLoginIsAwaited(t *testing.T) {
 		},
 	}
 	if code := p.Run(t.Context()); code != problem.ExitOK || stdout.String() != `{"n":1}`+"\n" ||
-		stderr.String() != "" || asked.Load() != 1 {
-		t.Errorf("after %d logins: exit code %d: %s%s", asked.Load(), code, &stdout, &stderr)
+		stderr.String() != "" || requests.Load() != 1 {
+		t.Errorf("after %d logins: exit code %d: %s%s", requests.Load(), code, &stdout, &stderr)
 	}
 }
 
@@ -1576,9 +1577,9 @@ func TestUnansweredLoginEndsTheCommand(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var asked atomic.Int64
+	var requests atomic.Int64
 	server := wantsLogin(t, t.TempDir(), func(login context.Context) {
-		if asked.Add(1) > 1 {
+		if requests.Add(1) > 1 {
 			cancel()
 		}
 		<-login.Done()
@@ -1592,9 +1593,9 @@ func TestUnansweredLoginEndsTheCommand(t *testing.T) {
 			Environ: os.Environ(), LoginTimeout: time.Second,
 		},
 	}
-	if code := p.Run(ctx); code != problem.ExitAuth || asked.Load() != 1 ||
+	if code := p.Run(ctx); code != problem.ExitAuth || requests.Load() != 1 ||
 		!strings.Contains(stderr.String(), "the user did not log in") {
-		t.Errorf("after %d logins: exit code %d: %s", asked.Load(), code, &stderr)
+		t.Errorf("after %d logins: exit code %d: %s", requests.Load(), code, &stderr)
 	}
 }
 
@@ -1646,7 +1647,7 @@ func TestServerThatRequiresAToken(t *testing.T) {
 	}
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: '${env:SECRET_TOKEN}'}}}]")
 	if got := runCommand(t, "", "call", "-c", config, "a", "echo",
-		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+		"n=1"); got != (commandOutput{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("got %+v", got)
 	}
 	config = writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"'}}]")

@@ -24,8 +24,8 @@ import (
 
 // Run runs the command and returns its exit code. When ctx ends, it drains.
 func (p *Program) Run(ctx context.Context) int {
-	if p.Now == nil {
-		p.Now = context.Background()
+	if p.Abort == nil {
+		p.Abort = context.Background()
 	}
 	p.errors = terminal.NewQueue(p.Stderr)
 	defer p.errors.Close()
@@ -129,7 +129,7 @@ var otherNames = map[string]string{
 
 // flagError returns all problems with the flags: the flags package reports only the first one.
 func (p *Program) flagError(c *cobra.Command, err error) error {
-	wrong := []error{p.wrongFlag(c, err)}
+	errs := []error{p.wrongFlag(c, err)}
 	for args := p.Args; err != nil; {
 		i := slices.IndexFunc(args, func(arg string) bool { return isFlag(arg, err) })
 		if i < 0 || slices.Contains(args[:i], "--") {
@@ -137,10 +137,10 @@ func (p *Program) flagError(c *cobra.Command, err error) error {
 		}
 		args = args[i+1:]
 		if err = c.Flags().Parse(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
-			wrong = append(wrong, p.wrongFlag(c, err))
+			errs = append(errs, p.wrongFlag(c, err))
 		}
 	}
-	return problem.Join(wrong...)
+	return problem.Join(errs...)
 }
 
 // isFlag reports whether an argument is the flag that an error of the flags package is about.
@@ -163,10 +163,10 @@ func isFlag(arg string, err error) bool {
 func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 	fix := fmt.Sprintf("`%s --help` lists the flags", c.CommandPath())
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		var known []string
-		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		name := unknown.GetSpecifiedName()
-		if guess := problem.Nearest(name, known); guess != "" {
+		if guess := problem.Nearest(name, names); guess != "" {
 			fix = "did you mean --" + guess + "?"
 		}
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
@@ -174,7 +174,7 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 		}
 		if arg := p.suggestedArgument(c, unknown.GetSpecifiedName()); arg != "" {
 			fix = "an argument of a tool or prompt has no dashes: " + arg
-			if guess := problem.Nearest(name, known); guess != "" {
+			if guess := problem.Nearest(name, names); guess != "" {
 				fix += "\nif it is a flag: did you mean --" + guess + "?"
 			}
 		}

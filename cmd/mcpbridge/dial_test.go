@@ -19,7 +19,7 @@ import (
 
 // A backend on another machine must have TLS, unless plaintext is allowed explicitly.
 func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
-	for _, c := range []struct{ backend, says, fix string }{
+	for _, c := range []struct{ backend, want, fix string }{
 		{"dial: 'unix:///run/s'", "", ""},
 		{"dial: 'unix:///run/s', tls: {}", "", ""},
 		{"dial: 'tcp:127.0.0.1:1'", "", ""},
@@ -57,8 +57,8 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = l.Validate()
-		if (err == nil) != (c.says == "") || err != nil &&
-			(!strings.Contains(err.Error(), c.says) || !strings.Contains(problem.Of(err).Fix, c.fix)) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!strings.Contains(err.Error(), c.want) || !strings.Contains(problem.Of(err).Fix, c.fix)) {
 			t.Errorf("%s: %v", c.backend, err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 		at   net.Listener
 		tls  string
 		code int
-		says string
+		want string
 	}{
 		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem}", problem.ExitOK, ""},
 		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: 127.0.0.1}", problem.ExitOK, ""},
@@ -149,7 +149,7 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := runCommand(t, "", "call", config, "echo")
-			if got.code != c.code || !strings.Contains(got.stderr, c.says) {
+			if got.code != c.code || !strings.Contains(got.stderr, c.want) {
 				t.Errorf("%d %s%s", got.code, got.stdout, got.stderr)
 			}
 		})

@@ -60,7 +60,7 @@ func hops(t *testing.T, revision string) []string {
 		Env: clientcmd.Env{
 			Args:  append([]string{"run", "--http", "127.0.0.1:0", "--"}, bridgetest.Programs()[0].Command(t)...),
 			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Environ: os.Environ(),
-			Now: t.Context(),
+			Abort: t.Context(),
 		},
 		Started: func(a *app.App) { ready <- a.URL() },
 	}

@@ -153,9 +153,10 @@ backends:
 		if n <= most && len(wrong) > 0 || n > most && len(wrong) != 3 {
 			t.Errorf("a message of %d bytes, limit %d: %v", n, most, wrong)
 		}
-		for name, said := range wrong {
-			if !strings.Contains(said, "the limit is 100000") && !strings.Contains(said, "more than 100000 bytes") {
-				t.Errorf("%s: %s", name, said)
+		for name, message := range wrong {
+			if !strings.Contains(message, "the limit is 100000") &&
+				!strings.Contains(message, "more than 100000 bytes") {
+				t.Errorf("%s: %s", name, message)
 			}
 		}
 	}

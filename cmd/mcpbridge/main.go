@@ -34,12 +34,12 @@ func runMain() int {
 	defer runtime.KeepAlive(app.Ballast())
 	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with its unit, for people
 
-	now, abortNow := context.WithCancel(context.Background())
+	abort, abortNow := context.WithCancel(context.Background())
 	defer abortNow()
-	drain, stop := context.WithCancel(now)
+	drain, stop := context.WithCancel(abort)
 	defer stop()
 
-	go app.TuneProcessors(now)
+	go app.TuneProcessors(abort)
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -51,7 +51,7 @@ func runMain() int {
 	p := &Program{
 		Env: clientcmd.Env{
 			Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Environ: os.Environ(), Now: now,
+			Environ: os.Environ(), Abort: abort,
 		},
 	}
 	done := make(chan int, 1) // buffered: the goroutine also ends if runMain has returned

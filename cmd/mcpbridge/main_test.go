@@ -128,7 +128,7 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 	ready := make(chan struct{})
 	p := &Program{
 		Env: clientcmd.Env{
-			Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
+			Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Abort: now,
 			Wrap: func(backend bridge.Handler) bridge.Handler {
 				return bridge.HandlerFunc(
 					func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // probe sends a probe with a Host header and returns the status and the body.
-func probe(t *testing.T, r *run, path, host string) (status int, said string) {
+func probe(t *testing.T, r *run, path, host string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.app.Ops()+path, http.NoBody)
 	if err != nil {
@@ -24,11 +24,11 @@ func probe(t *testing.T, r *run, path, host string) (status int, said string) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.StatusCode, string(body)
+	return res.StatusCode, string(text)
 }
 
 func startWithOps(t *testing.T, backend string) *run {
@@ -46,9 +46,9 @@ func TestProbes(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
 	for _, path := range []string{"/livez", "/startupz", "/readyz"} {
-		if status, said := probe(t, r, path, "10.1.2.3:9090"); status != 200 ||
-			said != `{"status":"ok","backends":{"b":"ready"}}` {
-			t.Errorf("%s: %d %s", path, status, said)
+		if status, body := probe(t, r, path, "10.1.2.3:9090"); status != 200 ||
+			body != `{"status":"ok","backends":{"b":"ready"}}` {
+			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
 	if status, _ := probe(t, r, "/readyz", "evil.example.com"); status != 403 {
@@ -64,16 +64,16 @@ func TestProbes(t *testing.T) {
 		done <- err
 	}()
 	for r.called.Load() == 0 {
-		if _, said := probe(t, r, "/livez", ""); !strings.Contains(said, "ok") {
-			t.Error(said)
+		if _, body := probe(t, r, "/livez", ""); !strings.Contains(body, "ok") {
+			t.Error(body)
 		}
 	}
 	r.drain()
 	for status := 200; status == 200; {
 		status, _ = probe(t, r, "/readyz", "")
 	}
-	if status, said := probe(t, r, "/readyz", ""); status != 503 || !strings.Contains(said, `"ending"`) {
-		t.Errorf("during shutdown: %d %s", status, said)
+	if status, body := probe(t, r, "/readyz", ""); status != 503 || !strings.Contains(body, `"ending"`) {
+		t.Errorf("during shutdown: %d %s", status, body)
 	}
 	if status, _ := probe(t, r, "/livez", ""); status != 200 {
 		t.Errorf("not alive during shutdown: %d", status)
@@ -88,8 +88,8 @@ func TestProbesWithoutABackend(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := startWithOps(t, "dial: unix:"+filepath.Join(t.TempDir(), "nobody.sock"))
 	for path, want := range map[string]int{"/livez": 200, "/startupz": 200, "/readyz": 503} {
-		if status, said := probe(t, r, path, ""); status != want || !strings.Contains(said, `"b":"not ready"`) {
-			t.Errorf("%s: %d %s", path, status, said)
+		if status, body := probe(t, r, path, ""); status != want || !strings.Contains(body, `"b":"not ready"`) {
+			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
 }
@@ -100,18 +100,18 @@ func TestRepeatedPanicsMakeTheBridgeNotReady(t *testing.T) {
 		startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
 	r.defective.Store(true)
 	for n, want := range []int{200, 200, 503} {
-		if said, err := r.call(t, "echo", `{"text":"x"}`); err == nil || !strings.Contains(err.Error(), "bug") {
-			t.Fatalf("call %d: %s %v", n, said, err)
+		if body, err := r.call(t, "echo", `{"text":"x"}`); err == nil || !strings.Contains(err.Error(), "bug") {
+			t.Fatalf("call %d: %s %v", n, body, err)
 		}
-		status, said := probe(t, r, "/readyz", "")
-		if status != want || status == 503 && !strings.Contains(said, "panics repeatedly") {
-			t.Errorf("after %d panics: %d %s", n+1, status, said)
+		status, body := probe(t, r, "/readyz", "")
+		if status != want || status == 503 && !strings.Contains(body, "panics repeatedly") {
+			t.Errorf("after %d panics: %d %s", n+1, status, body)
 		}
 	}
-	if status, said := probe(t, r, "/livez", ""); status != 200 {
-		t.Errorf("not alive: %d %s", status, said)
+	if status, body := probe(t, r, "/livez", ""); status != 200 {
+		t.Errorf("not alive: %d %s", status, body)
 	}
-	if status, said := probe(t, other, "/readyz", ""); status != 200 {
-		t.Errorf("another bridge: %d %s", status, said)
+	if status, body := probe(t, other, "/readyz", ""); status != 200 {
+		t.Errorf("another bridge: %d %s", status, body)
 	}
 }

@@ -160,12 +160,12 @@ func TestUnwritableLogDoesNotAffectCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	gone, broken, err := os.Pipe()
+	closedPipe, broken, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer broken.Close()
-	gone.Close()
+	closedPipe.Close()
 	for name, stderr := range map[string]*os.File{"a full disk": full, "nobody there": broken} {
 		t.Run(name, func(t *testing.T) {
 			r := startStuck(t, stderr)

@@ -42,7 +42,7 @@ func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	if err := a.Listen(ctx); err != nil {
 		return err
 	}
-	return a.Run(ctx, p.Now)
+	return a.Run(ctx, p.Abort)
 }
 
 // An stdLogWriter logs what libraries print to the standard logger.

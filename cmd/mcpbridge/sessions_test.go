@@ -51,7 +51,7 @@ func curious() {
 // with an answer.
 func serveCurious(t *testing.T, more,
 	sessions string,
-) (*run, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error)) {
+) (*run, func(ctx context.Context, required *pb.InputRequired) (*pb.CallToolResponse, error)) {
 	t.Helper()
 	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	r := start(t, nil, nil, "run", "--log-format", "json", "-c", writeConfig(t, fmt.Sprintf(`
@@ -64,14 +64,14 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return r, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error) {
+	return r, func(ctx context.Context, required *pb.InputRequired) (*pb.CallToolResponse, error) {
 		req := &pb.CallToolRequest{
-			Name: "ask", Arguments: []byte("{}"), RequestState: asked.GetRequestState(),
+			Name: "ask", Arguments: []byte("{}"), RequestState: required.GetRequestState(),
 			Context: &pb.CallContext{
 				ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}},
 			},
 		}
-		for _, q := range asked.GetInputRequests() {
+		for _, q := range required.GetInputRequests() {
 			req.InputResponses = map[string]*pb.InputResponse{
 				q.GetKey(): {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 					Action: "decline",
@@ -91,20 +91,20 @@ func TestSessionLimitOfAServer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	_, call := serveCurious(t, "", "{most: 2}")
-	var asked []*pb.InputRequired
+	var required []*pb.InputRequired
 	for range 2 {
 		res, err := call(t.Context(), nil)
 		if err != nil || res.GetInputRequired() == nil {
 			t.Fatalf("%v %v", res, err)
 		}
-		asked = append(asked, res.GetInputRequired())
+		required = append(required, res.GetInputRequired())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if res, err := call(ctx, nil); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("one above the limit: %v %v", res, err)
 	}
-	for _, a := range asked {
+	for _, a := range required {
 		if res, err := call(t.Context(), a); err != nil || res.GetResult() == nil {
 			t.Errorf("with an answer: %v %v", res, err)
 		}

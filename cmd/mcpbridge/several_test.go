@@ -204,7 +204,7 @@ backends:
 		t.Errorf("an empty fix:\n%s", got.stderr)
 	}
 	if got := runCommand(t, "", "call", "-c", config, "one", "echo",
-		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+		"n=1"); got != (commandOutput{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -274,7 +274,7 @@ backends:
 		t.Errorf("it serves MCP at the unconfigured path %s", r.url)
 	}
 	if got := runCommand(t, "", "call", socket, "two_echo",
-		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+		"n=1"); got != (commandOutput{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("got %+v", got)
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -67,23 +67,23 @@ func TestStdioAnswersWhileServersStart(t *testing.T) {
 			<-r.exited
 			outW.Close()
 		}()
-		say := func(line string) { _, _ = io.WriteString(inW, line+"\n") }
-		say(introduction)
+		send := func(line string) { _, _ = io.WriteString(inW, line+"\n") }
+		send(introduction)
 		if first := answer("1"); strings.Contains(first, `"prompts"`) == known {
 			t.Errorf("cached %t: %s", known, first)
 		}
-		say(`{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{` + modernMeta + `}}`)
+		send(`{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{` + modernMeta + `}}`)
 		if second := answer("2"); strings.Contains(second, `"prompts"`) == known {
 			t.Errorf("cached %t: %s", known, second)
 		}
 		r.awaitLog(t, "the backend is starting")
-		say(initialized)
-		say(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
+		send(initialized)
+		send(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
 		touch(t, file)
 		if tools := answer("3"); !strings.Contains(tools, "fast_ask") || !strings.Contains(tools, "slow_ask") {
 			t.Errorf("%s", tools)
 		}
-		say(`{"jsonrpc":"2.0","id":4,"method":"server/discover","params":{` + modernMeta + `}}`)
+		send(`{"jsonrpc":"2.0","id":4,"method":"server/discover","params":{` + modernMeta + `}}`)
 		if now := answer("4"); strings.Contains(now, `"prompts"`) {
 			t.Errorf("the server has started: %s", now)
 		}

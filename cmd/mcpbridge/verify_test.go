@@ -140,20 +140,20 @@ func TestVerifyReport(t *testing.T) {
 func TestVerifyReportInJSON(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	code, stdout, _ := verified(t, "--json", "--only", "bad-cursor,cancel", "--", echoGo(t))
-	var said struct {
+	var output struct {
 		Checks []verify.Check `json:"checks"`
 	}
-	if err := json.Unmarshal([]byte(stdout), &said); err != nil {
+	if err := json.Unmarshal([]byte(stdout), &output); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
-	if code != problem.ExitFindings || len(said.Checks) != 2 {
+	if code != problem.ExitFindings || len(output.Checks) != 2 {
 		t.Fatalf("exit code %d, %s", code, stdout)
 	}
-	if c := said.Checks[0]; c.Name != "bad-cursor" || c.Outcome != verify.Failed || len(c.Defects) != 1 ||
+	if c := output.Checks[0]; c.Name != "bad-cursor" || c.Outcome != verify.Failed || len(c.Defects) != 1 ||
 		c.Defects[0].Fix == "" {
 		t.Errorf("%+v", c)
 	}
-	if c := said.Checks[1]; c.Outcome != verify.LeftOut || c.Needs != "the kit's tools" {
+	if c := output.Checks[1]; c.Outcome != verify.Skipped || c.Needs != "the kit's tools" {
 		t.Errorf("%+v", c)
 	}
 }

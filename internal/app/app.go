@@ -151,10 +151,10 @@ func merge(
 }
 
 // newEndpoint returns an endpoint that serves h, the Handler of the backends.
-func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint {
+func (a *App) newEndpoint(name string, h bridge.Handler, backends []*backend) endpoint {
 	o := mcpserver.Options{Limits: a.cfg.Limits}
 	o.Started = func(ctx context.Context, era bridge.Era) error {
-		for _, b := range of {
+		for _, b := range backends {
 			if err := b.started(ctx, era); err != nil {
 				return err
 			}

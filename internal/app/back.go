@@ -79,48 +79,48 @@ func newBackend(
 	cfg *config.Config, i int, memory *limit.Memory, log zerolog.Logger, panics *contain.Panics, o BackendOptions,
 ) *backend {
 	c := &cfg.Backends[i]
-	none := func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+	unavailable := func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
 			"backend %q cannot be started; the call was not executed", c.Name)
 	}
 	return &backend{
 		Backend: c, BackendOptions: o, configKey: fmt.Sprintf("backends.%d", i),
 		cfg: cfg, log: log, panics: panics, startDone: make(chan struct{}),
-		calls: limit.New(bridge.HandlerFunc(none), limit.Options{
+		calls: limit.New(bridge.HandlerFunc(unavailable), limit.Options{
 			Limits: cfg.Limits, TaskCalls: cfg.Tasks.OrDefaults().Calls, Memory: memory,
 		}),
 	}
 }
 
 // setBack sets the back that handles the calls of b.
-func (b *backend) setBack(opened back) {
-	b.back.Store(&opened)
+func (b *backend) setBack(current back) {
+	b.back.Store(&current)
 	if b.Wrap != nil {
-		b.calls.SetNext(b.Wrap(opened))
+		b.calls.SetNext(b.Wrap(current))
 		return
 	}
-	b.calls.SetNext(opened)
+	b.calls.SetNext(current)
 }
 
 // started calls the back's Started. It returns nil if no back is open.
 func (b *backend) started(ctx context.Context, era bridge.Era) error {
-	opened := b.back.Load()
-	if opened == nil {
+	current := b.back.Load()
+	if current == nil {
 		return nil
 	}
-	return (*opened).Started(ctx, era)
+	return (*current).Started(ctx, era)
 }
 
 // readiness returns nil if the back is ready, an error that wraps context.Canceled if its state is not known yet, and
 // otherwise the reason why it is not ready.
 func (b *backend) readiness() error {
-	opened := b.back.Load()
-	if opened == nil {
+	current := b.back.Load()
+	if current == nil {
 		return errNotOpen
 	}
-	now, cancel := context.WithCancel(context.Background())
+	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	return (*opened).Ready(now)
+	return (*current).Ready(canceled)
 }
 
 var errNotOpen = errors.New("it is not set up")

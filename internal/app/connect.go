@@ -17,8 +17,8 @@ type Connection struct {
 	// Handler presents all backends as one.
 	Handler bridge.Handler
 	// Names are the names of all backends. Down maps the unavailable ones to their errors.
-	Names []string
-	Down  map[string]error
+	Names       []string
+	Unavailable map[string]error
 	// Launched reports whether a backend is a program that mcpbridge launched.
 	Launched bool
 	// AuthFix is the fix to show when a backend requires authentication.
@@ -27,20 +27,20 @@ type Connection struct {
 
 // ConnectOptions are the options of Connect.
 type ConnectOptions struct {
-	// Now ends when backends must be killed instead of stopped.
-	Now context.Context //nolint:containedctx // it outlives the context of the call
+	// Abort ends when backends must be killed instead of stopped.
+	Abort context.Context //nolint:containedctx // it outlives the context of the call
 	// Log is the command's log, and BackendLog that of the backends.
 	Log, BackendLog zerolog.Logger
 	// Backends are the options of the backends.
 	Backends BackendOptions
-	// Waiting shows that an operation is in progress until end is called.
-	Waiting func(what string) (end func())
+	// ShowProgress shows that an operation is in progress until end is called.
+	ShowProgress func(what string) (end func())
 }
 
 // Connect launches or dials the backends, calls do, and stops them. Unavailable backends are omitted with a warning; if
 // all are, it returns the last error.
 func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(*Connection) error) error {
-	c := &Connection{Down: map[string]error{}}
+	c := &Connection{Unavailable: map[string]error{}}
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
@@ -59,7 +59,7 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 	}
 
 	// The backends outlive ctx: servers are notified that a call was canceled.
-	running, stop := context.WithCancel(o.Now)
+	backendCtx, stop := context.WithCancel(o.Abort)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
@@ -74,7 +74,7 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 			continue
 		}
 		wg.Go(func() {
-			if err := b.run(running); err != nil {
+			if err := b.run(backendCtx); err != nil {
 				// Ready returns the error too
 				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start")
 			}
@@ -86,7 +86,7 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 	}
 	end := func() {}
 	if len(starting) > 0 {
-		end = o.Waiting("starting " + strings.Join(starting, ", "))
+		end = o.ShowProgress("starting " + strings.Join(starting, ", "))
 	}
 	ready.Wait()
 	end()
@@ -94,8 +94,8 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 		if err == nil {
 			continue
 		}
-		c.Down[backends[i].Name] = err
-		if len(c.Down) == len(backends) {
+		c.Unavailable[backends[i].Name] = err
+		if len(c.Unavailable) == len(backends) {
 			return err // the others have been logged
 		}
 		p := problem.Of(err)

@@ -40,7 +40,7 @@ type front interface {
 	// flush waits until clients have read the responses of calls that have ended, or ctx is done.
 	flush(ctx context.Context)
 	// end begins the phase Closing and waits until everything has ended. When now is done, it waits for no client.
-	end(now context.Context)
+	end(abort context.Context)
 }
 
 // newFronts returns the fronts of the configuration.
@@ -174,15 +174,15 @@ type httpFront struct {
 // track keeps the set of new connections, and marks hijacked ones. Shutdown would wait for new connections, which
 // some clients open and never use.
 func (f *httpFront) track(c net.Conn, state http.ConnState) {
-	if of := conns.Of(c); of != nil {
+	if conn := conns.Of(c); conn != nil {
 		switch state {
 		case http.StateNew:
-			of.Release()
+			conn.Release()
 		case http.StateHijacked:
-			of.Hijack()
+			conn.Hijack()
 		default:
 		}
-		c = of // the connection below TLS and HTTP/2
+		c = conn // the connection below TLS and HTTP/2
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,13 +243,13 @@ func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *httpFront) flush(context.Context) {}
 
 // end ends sessions and streams, waits until complete responses are written, and closes the remaining connections.
-func (f *httpFront) end(now context.Context) {
+func (f *httpFront) end(abort context.Context) {
 	f.lifecycle.Advance(lifecycle.Closing) // cancels calls in flight, which then get a response
 	f.ln.Close()                           // it may be closed already
 	f.srv.SetKeepAlivesEnabled(false)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(now), finishTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(abort), finishTime)
 	defer cancel()
-	defer context.AfterFunc(now, func() { time.AfterFunc(abortFinishTime, cancel) })()
+	defer context.AfterFunc(abort, func() { time.AfterFunc(abortFinishTime, cancel) })()
 	closed := make(chan struct{})
 	go func() { // ends when the connections are closed below, or after the write timeout
 		for _, s := range f.servers {

@@ -31,8 +31,8 @@ func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 	for range 5 {
 		fmt.Fprintln(h, "http: TLS handshake error from 10.0.0.1:1: tls: client didn't provide a certificate")
 	}
-	if said := log.String(); strings.Count(said, "\n") != 1 ||
-		!strings.Contains(said, `"remote":"10.0.0.1:1","error":"tls: client didn't provide a certificate"`) {
-		t.Errorf("the log says %s", said)
+	if text := log.String(); strings.Count(text, "\n") != 1 ||
+		!strings.Contains(text, `"remote":"10.0.0.1:1","error":"tls: client didn't provide a certificate"`) {
+		t.Errorf("the log says %s", text)
 	}
 }

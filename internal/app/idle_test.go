@@ -64,12 +64,12 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		then   string // what is sent in the end,
 		wait   time.Duration
 		after  time.Duration
-		says   string // first, after that
+		want   string // first, after that
 	}{
 		"idle": {after: 120 * time.Second},
 		"idle, and a request just in time": {
 			then: get + "\r\n\r\n", wait: 120*time.Second - 1,
-			after: 120*time.Second - 1, says: none,
+			after: 120*time.Second - 1, want: none,
 		},
 		"idle, and a request a moment too late": {
 			then: get + "\r\n\r\n", wait: 120*time.Second + 1,
@@ -78,48 +78,48 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		"a header, in part": {rest: get, after: 5 * time.Second},
 		"a header just in time": {
 			rest: get, then: "\r\n\r\n", wait: 5*time.Second - 1,
-			after: 5*time.Second - 1, says: none,
+			after: 5*time.Second - 1, want: none,
 		},
 		"a header a moment too late": {
 			rest: get, then: "\r\n\r\n", wait: 5*time.Second + 1,
 			after: 5 * time.Second,
 		},
-		"no body": {rest: request + "100\r\n\r\n", after: 5 * time.Second, says: late},
+		"no body": {rest: request + "100\r\n\r\n", after: 5 * time.Second, want: late},
 		"a body, in part": {
 			rest:  request + "100\r\n\r\n{",
-			after: 5*time.Second + time.Second/1024, says: late,
+			after: 5*time.Second + time.Second/1024, want: late,
 		},
 		"a body just in time": {
 			rest: whole + body[:1], then: body[1:],
-			wait: 5*time.Second + time.Second/1024 - 1, after: 5*time.Second + time.Second/1024 - 1, says: none,
+			wait: 5*time.Second + time.Second/1024 - 1, after: 5*time.Second + time.Second/1024 - 1, want: none,
 		},
 		"a body a moment too late": {
 			rest: whole + body[:1], then: body[1:],
-			wait: 5*time.Second + time.Second/1024 + 1, after: 5*time.Second + time.Second/1024, says: late,
+			wait: 5*time.Second + time.Second/1024 + 1, after: 5*time.Second + time.Second/1024, want: late,
 		},
 		"a body of unknown length, in part": {rest: strings.Replace(request, "Content-Length: ",
-			"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 1), after: 5*time.Second + time.Second/1024, says: late},
+			"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 1), after: 5*time.Second + time.Second/1024, want: late},
 		"a body for ever": {
 			rest: request + "100000\r\n\r\n{", drips: 1024,
-			after: 30 * time.Second, says: late,
+			after: 30 * time.Second, want: late,
 		},
 		"a body that is too slow": {
 			rest: request + "100000\r\n\r\n{", drips: 800,
-			after: 5*time.Second + (1+19*800)*time.Second/1024, says: late,
+			after: 5*time.Second + (1+19*800)*time.Second/1024, want: late,
 		},
 		"a body byte by byte": {
 			rest: request + "100000\r\n\r\n{", drips: 1,
-			after: 5*time.Second + 6*time.Second/1024, says: late,
+			after: 5*time.Second + 6*time.Second/1024, want: late,
 		},
 		"a body that is slow, and whole in 29s": {rest: request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" +
-			body, drips: 1024, after: 29 * time.Second, says: none},
+			body, drips: 1024, after: 29 * time.Second, want: none},
 
 		"idle for the configured time": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second,
 		},
 		"idle, and a request just in time for what is said": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second - 1,
-			after: 7*time.Second - 1, says: none,
+			after: 7*time.Second - 1, want: none,
 		},
 		"idle, and a request a moment too late for what is said": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second + 1,
@@ -127,7 +127,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		},
 		"a header just in time for what is said": {
 			limits: limits.Limits{HeaderTime: time.Second},
-			rest:   get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, says: none,
+			rest:   get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, want: none,
 		},
 		"a header a moment too late for what is said": {
 			limits: limits.Limits{HeaderTime: time.Second},
@@ -135,25 +135,25 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		},
 		"a body that is due before the grace ends": {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
-			rest:   request + "100\r\n\r\n{", after: 2 * time.Second, says: late,
+			rest:   request + "100\r\n\r\n{", after: 2 * time.Second, want: late,
 		},
 		"a body just in time for what is said": {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
-			rest:   whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, says: none,
+			rest:   whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, want: none,
 		},
 		"a body of a GET, for as long as is said": {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
 			rest:   "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 100\r\n\r\n{",
-			after:  2 * time.Second, says: late,
+			after:  2 * time.Second, want: late,
 		},
 		"a body for ever, as slow as is said": {limits: limits.Limits{
 			BodyTime: 10 * time.Second,
 			BodyRate: 64,
-		}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, says: late},
+		}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, want: late},
 		"a body that is slower than is said": {
 			limits: limits.Limits{BodyRate: 2048},
 			rest:   request + "100000\r\n\r\n{", drips: 1024, after: 5*time.Second + (1+9*1024)*time.Second/2048,
-			says: late,
+			want: late,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +202,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				closed := make(chan time.Time, 1)
 				began := time.Now()
 				go func() {
-					if said, _ := in.ReadString('\n'); said != tt.says { // an error says that it is closed
-						t.Errorf("it says %q", said)
+					if line, _ := in.ReadString('\n'); line != tt.want { // an error says that it is closed
+						t.Errorf("it says %q", line)
 					}
 					closed <- time.Now()
 					_, _ = io.Copy(io.Discard, in) // as above

@@ -22,13 +22,13 @@ func newMemory(configured int, log zerolog.Logger) *limit.Memory {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		fromEnv = debug.SetMemoryLimit(-1) // -1 only returns the limit
 	}
-	most := memoryOf(int64(configured), fromEnv, containerMemory())
-	if most == math.MaxInt64 {
+	maxBytes := memoryOf(int64(configured), fromEnv, containerMemory())
+	if maxBytes == math.MaxInt64 {
 		return nil
 	}
-	idle := ballastSize()
-	debug.SetMemoryLimit(most + idle)
-	return limit.NewMemory(most, func(collect bool) int64 { return limit.Process(collect) - idle }, log)
+	ballast := ballastSize()
+	debug.SetMemoryLimit(maxBytes + ballast)
+	return limit.NewMemory(maxBytes, func(collect bool) int64 { return limit.Process(collect) - ballast }, log)
 }
 
 // memoryOf returns how many bytes the bridge may use: the configured number, GOMEMLIMIT, or a share of the container's

@@ -23,7 +23,7 @@ func (b *backend) open() error {
 	if b.Detect && b.Launch != nil {
 		open = openDetecting
 	}
-	opened, err := open(b)
+	current, err := open(b)
 	if err != nil {
 		if p, ok := errors.AsType[*problem.Error](err); ok {
 			return p
@@ -33,7 +33,7 @@ func (b *backend) open() error {
 			Where: b.cfg.Where(b.configKey), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
 		}
 	}
-	b.setBack(opened)
+	b.setBack(current)
 	return nil
 }
 

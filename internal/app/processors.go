@@ -78,20 +78,20 @@ func (p *processors) adjust(inUse float64) {
 
 // watch calls adjust until ctx ends. used returns the processor time of the process.
 func (p *processors) watch(ctx context.Context, used func() time.Duration) {
-	wait, then, had := measureInterval, time.Now(), used()
+	wait, lastTime, lastUsed := measureInterval, time.Now(), used()
 	for timer := time.NewTimer(wait); ; timer.Reset(wait) {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case now := <-timer.C:
-			has := used()
-			inUse := (has - had).Seconds() / max(now.Sub(then), time.Millisecond).Seconds()
+			total := used()
+			inUse := (total - lastUsed).Seconds() / max(now.Sub(lastTime), time.Millisecond).Seconds()
 			p.adjust(inUse)
 			if wait = measureInterval; inUse < idleUse {
 				wait = idleInterval
 			}
-			then, had = now, has
+			lastTime, lastUsed = now, total
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 )
 
 // fakeScheduler is one of eight processors. It notes how many it was told to use.
-func fakeScheduler(told *[]int) scheduler {
+func fakeScheduler(counts *[]int) scheduler {
 	n := 8
 	use := func(m int) {
 		n = m
-		*told = append(*told, m)
+		*counts = append(*counts, m)
 	}
 	return scheduler{count: func() int { return n }, use: use, all: func() { use(8) }}
 }
@@ -22,9 +22,9 @@ func fakeScheduler(told *[]int) scheduler {
 // Fewer processors are used when they have sufficed for a second, and all as soon as those that are used are crowded.
 func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 	for name, tt := range map[string]struct {
-		from  int
-		inUse []float64 // one measurement after another
-		told  []int
+		from   int
+		inUse  []float64 // one measurement after another
+		counts []int
 	}{
 		"nothing to do":          {8, slices.Repeat([]float64{0}, 10), []int{1}},
 		"not for long yet":       {8, slices.Repeat([]float64{0}, 9), nil},
@@ -41,17 +41,17 @@ func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 		"crowded though all":     {8, []float64{7.9, 7.9}, []int{8, 8}}, // the container may have got more
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []int
-			p := processors{scheduler: fakeScheduler(&told)}
+			var counts []int
+			p := processors{scheduler: fakeScheduler(&counts)}
 			if tt.from != 8 {
 				p.use(tt.from)
-				told = nil
+				counts = nil
 			}
 			for _, inUse := range tt.inUse {
 				p.adjust(inUse)
 			}
-			if !slices.Equal(told, tt.told) {
-				t.Errorf("told %v, want %v", told, tt.told)
+			if !slices.Equal(counts, tt.counts) {
+				t.Errorf("told %v, want %v", counts, tt.counts)
 			}
 		})
 	}
@@ -62,8 +62,8 @@ func TestProcessorWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var told []int
-		p := processors{scheduler: fakeScheduler(&told)}
+		var counts []int
+		p := processors{scheduler: fakeScheduler(&counts)}
 		var busy atomic.Bool
 		var took time.Duration
 		looks, last := 0, time.Now()
@@ -77,8 +77,8 @@ func TestProcessorWatch(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second) //nolint:forbidigo // by the bubble's clock
 		synctest.Wait()
-		if !slices.Equal(told, []int{1}) || looks > 25 {
-			t.Errorf("after 10 s without work: told %v in %d looks", told, looks)
+		if !slices.Equal(counts, []int{1}) || looks > 25 {
+			t.Errorf("after 10 s without work: told %v in %d looks", counts, looks)
 		}
 		busy.Store(true)
 		time.Sleep(600 * time.Millisecond) //nolint:forbidigo // by the bubble's clock

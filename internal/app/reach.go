@@ -41,9 +41,9 @@ func (b *backend) awaitReady(ctx context.Context) error {
 	reach := cmp.Or(b.ReachTimeout, limits.ReachTimeout)
 	deadline := time.Now().Add(reach)
 	if b.Dial != "" {
-		limited, cancel := context.WithDeadline(ctx, deadline)
+		dialCtx, cancel := context.WithDeadline(ctx, deadline)
 		defer cancel()
-		if err := b.dialOnce(limited); err != nil {
+		if err := b.dialOnce(dialCtx); err != nil {
 			why, fix := b.explainDialError(err)
 			return unreachable(why, cmp.Or(fix, start), err)
 		}
@@ -169,8 +169,8 @@ func (b *backend) diagnose(ctx context.Context) (why, fix string) {
 // explainDialError returns why a backend does not respond at its address, given the error of dialOnce, and the fix. The
 // fix is empty if it is to start the backend.
 func (b *backend) explainDialError(err error) (why, fix string) {
-	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "the backend's certificate is not trusted: " + unverified.Err.Error(),
+	if certErr, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "the backend's certificate is not trusted: " + certErr.Err.Error(),
 			"set `tls` of the backend: its certificate authority (ca), or its name in the certificate (serverName)"
 	}
 	if alert, ok := errors.AsType[tls.AlertError](err); ok {
@@ -217,16 +217,16 @@ func (b *backend) dialOnce(ctx context.Context) error {
 		return err
 	}
 	config.NextProtos = []string{"h2"}
-	protected := tls.Client(c, config)
-	if err := protected.SetDeadline(time.Now().Add(limits.AbsentTimeout)); err != nil {
+	conn := tls.Client(c, config)
+	if err := conn.SetDeadline(time.Now().Add(limits.AbsentTimeout)); err != nil {
 		return err
 	}
-	if err := protected.HandshakeContext(ctx); err != nil {
+	if err := conn.HandshakeContext(ctx); err != nil {
 		return err
 	}
 	// The server rejects our certificate only after the handshake (RFC 8446, 2). An HTTP/2 server sends its settings
 	// first, or waits for those of the client.
-	if _, err := protected.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	return nil

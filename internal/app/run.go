@@ -23,61 +23,61 @@ const (
 // backend must start; a dialed one, or one of several, may become ready later. When ctx ends, Run accepts no more calls
 // and waits for those in flight as long as the configuration allows, or until now ends. When it returns, everything
 // that it started has ended.
-func (a *App) Run(ctx, now context.Context) error {
+func (a *App) Run(ctx, abort context.Context) error {
 	probes := a.newProbeServer()
-	var probing sync.WaitGroup
-	defer probing.Wait()
+	var background sync.WaitGroup
+	defer background.Wait()
 	probeCtx, stopProbes := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopProbes()
-	probing.Go(func() { probes.run(probeCtx) })
+	background.Go(func() { probes.run(probeCtx) })
 	if a.Reap != nil {
-		probing.Go(func() { a.Reap(probeCtx) })
+		background.Go(func() { a.Reap(probeCtx) })
 	}
 	// The backends run on when now ends: clients must first receive errors that their calls were interrupted, instead
 	// of errors of a backend that exited.
-	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))
+	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(abort))
 	backendsDone := make(chan error, 1)
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
 	a.resumeTasks()
 
-	isReady := func(ready bool) {
+	reportReady := func(ready bool) {
 		a.logReady(ctx, ready)
 		a.lifecycle.Advance(lifecycle.Running)
 	}
 	var err error
 	if a.stdio && a.launches() { // a stdio client is served while backends start: its timeout may be short
 		a.reportStarted()
-		probing.Go(func() {
+		background.Go(func() {
 			if ready, err := a.awaitBackends(probeCtx, nil); err == nil && probeCtx.Err() == nil {
-				isReady(ready)
+				reportReady(ready)
 			}
 		})
-		err = a.serveFronts(ctx, now, backendsDone)
+		err = a.serveFronts(ctx, abort, backendsDone)
 	} else {
 		var ready bool
 		if ready, err = a.awaitBackends(ctx, backendsDone); err == nil && ctx.Err() == nil {
-			isReady(ready)
+			reportReady(ready)
 			a.reportStarted()
-			err = a.serveFronts(ctx, now, backendsDone)
+			err = a.serveFronts(ctx, abort, backendsDone)
 		} else {
 			a.closeListeners() // nothing was accepted
 		}
 	}
-	if failed := a.tasks.Close(); failed != nil {
-		a.Log.Error().Err(failed).Msg("the store of tasks was not closed")
+	if startErr := a.tasks.Close(); startErr != nil {
+		a.Log.Error().Err(startErr).Msg("the store of tasks was not closed")
 	}
 	stopBackends()
 	for _, e := range a.endpoints() {
 		e.mcp.Close()
 	}
-	if stopped, ok := <-backendsDone; ok && stopped != nil && err == nil && !errors.Is(stopped, context.Canceled) {
-		a.Log.Warn().Err(stopped).Msg("the backend did not stop cleanly")
+	if stopErr, ok := <-backendsDone; ok && stopErr != nil && err == nil && !errors.Is(stopErr, context.Canceled) {
+		a.Log.Warn().Err(stopErr).Msg("the backend did not stop cleanly")
 	}
 	return err
 }
 
 // serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends fail.
-func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) error {
+func (a *App) serveFronts(ctx, abort context.Context, backendsDone chan error) error {
 	fronts, err := a.newFronts()
 	if err != nil {
 		a.closeListeners()
@@ -88,13 +88,13 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 		go func() { frontDone <- f.serve() }()
 	}
 	// endAll shuts down the fronts, and returns the first error.
-	endAll := func(left int) (err error) {
-		var ending sync.WaitGroup
+	endAll := func(remaining int) (err error) {
+		var wg sync.WaitGroup
 		for _, f := range fronts {
-			ending.Go(func() { f.end(now) }) // in parallel: slow readers of one front do not delay the others
+			wg.Go(func() { f.end(abort) }) // in parallel: slow readers of one front do not delay the others
 		}
-		ending.Wait()
-		for range left {
+		wg.Wait()
+		for range remaining {
 			if e := <-frontDone; err == nil {
 				err = e
 			}
@@ -104,9 +104,9 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 
 	select {
 	case err := <-frontDone:
-		if failed := a.failedStart(backendsDone); failed != nil {
+		if startErr := a.failedStart(backendsDone); startErr != nil {
 			_ = endAll(len(fronts) - 1) // failed is the cause
-			return failed
+			return startErr
 		}
 		if endErr := endAll(len(fronts) - 1); err == nil {
 			err = endErr
@@ -131,14 +131,14 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 		}
 	case <-ctx.Done():
 	}
-	a.drain(now, fronts)
+	a.drain(abort, fronts)
 	return endAll(len(fronts))
 }
 
 // drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load
 // balancers notice the shutdown, it accepts calls until none has been in flight for quietTime, and then waits for those
 // in flight, for serve.drain in all. A panic in one phase does not prevent the next one.
-func (a *App) drain(now context.Context, fronts []front) {
+func (a *App) drain(abort context.Context, fronts []front) {
 	a.Log.Info().Int("calls", a.lifecycle.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal exits at once")
 	phase := func(name string, do func()) {
@@ -147,23 +147,23 @@ func (a *App) drain(now context.Context, fronts []front) {
 	}
 	phase("lame duck", func() {
 		a.lifecycle.Advance(lifecycle.LameDuck)
-		wait, enough := context.WithTimeout(now, a.cfg.Serve.PreDrain)
-		defer enough()
+		wait, stop := context.WithTimeout(abort, a.cfg.Serve.PreDrain)
+		defer stop()
 		<-wait.Done()
 	})
-	ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)
+	ctx, cancel := context.WithTimeout(abort, a.cfg.Serve.Drain)
 	defer cancel()
 	phase("draining", func() {
 		a.lifecycle.Advance(lifecycle.Draining)
-		accept, enough := context.WithTimeout(ctx, acceptTime)
-		defer enough()
+		accept, stop := context.WithTimeout(ctx, acceptTime)
+		defer stop()
 		a.lifecycle.AwaitQuiet(accept, quietTime)
 	})
 	phase("finishing", func() {
 		a.lifecycle.Advance(lifecycle.Finishing)
 		a.Log.Info().Msg("refusing new calls")
-		if left := a.lifecycle.AwaitIdle(ctx); left > 0 {
-			a.Log.Warn().Int("calls", left).Msg("canceling the calls that have not ended in time")
+		if remaining := a.lifecycle.AwaitIdle(ctx); remaining > 0 {
+			a.Log.Warn().Int("calls", remaining).Msg("canceling the calls that have not ended in time")
 		}
 		for _, f := range fronts {
 			f.flush(ctx)

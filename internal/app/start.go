@@ -45,12 +45,12 @@ func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answe
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { ready <- a.ready(ctx) })
-	var enough <-chan time.Time
+	var timeout <-chan time.Time
 	switch {
 	case len(a.backends) > 1:
-		enough = time.After(awaitTime)
+		timeout = time.After(awaitTime)
 	case a.backends[0].Command() == nil:
-		enough = time.After(limits.AbsentTimeout)
+		timeout = time.After(limits.AbsentTimeout)
 	}
 	notice := time.NewTimer(noticeTime)
 	defer notice.Stop()
@@ -64,7 +64,7 @@ func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answe
 				return false, a.backends[0].startProblem(err)
 			}
 			return err == nil, nil
-		case <-enough:
+		case <-timeout:
 			return false, nil
 		case <-notice.C:
 			a.logStarting()
@@ -78,16 +78,16 @@ func (a *App) ready(ctx context.Context) error {
 	if len(a.backends) == 1 {
 		return (*a.backends[0].back.Load()).Ready(ctx)
 	}
-	enough := make(chan struct{})
-	defer time.AfterFunc(limits.AbsentTimeout, func() { close(enough) }).Stop()
+	timeout := make(chan struct{})
+	defer time.AfterFunc(limits.AbsentTimeout, func() { close(timeout) }).Stop()
 	for _, b := range a.backends {
-		dialled := enough
+		expired := timeout
 		if b.Command() != nil {
-			dialled = nil
+			expired = nil
 		}
 		select {
 		case <-b.startDone:
-		case <-dialled:
+		case <-expired:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -136,10 +136,10 @@ func (a *App) logReady(ctx context.Context, ready bool) {
 
 // logStarting logs which backends have not started yet.
 func (a *App) logStarting() {
-	now, cancel := context.WithCancel(context.Background())
+	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, b := range a.backends {
-		if b.started(now, bridge.ModernEra) != nil {
+		if b.started(canceled, bridge.ModernEra) != nil {
 			atMost := limits.Timeouts{Start: b.Command().StartTimeout}.OrDefaults().Start
 			a.Log.Info().Str("backend", b.Name).Str("command", b.Text()).Stringer("atMost", atMost).
 				Msg("the backend is starting")

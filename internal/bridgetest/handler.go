@@ -158,7 +158,7 @@ var discovery = &pb.DiscoverResponse{
 
 func done(m proto.Message) (*bridge.Result, error) { return &bridge.Result{Complete: m}, nil }
 
-func needs(state string, reqs ...*pb.InputRequest) (*bridge.Result, error) {
+func requireInput(state string, reqs ...*pb.InputRequest) (*bridge.Result, error) {
 	n := &pb.InputRequired{InputRequests: reqs}
 	if state != "" {
 		n.RequestState = []byte(state)
@@ -213,7 +213,7 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 	if !ok {
 		a := r.GetInputResponses()["x"].GetElicit()
 		if a.GetAction() != "accept" {
-			return needs("", Form("x", "which x?", "x"))
+			return requireInput("", Form("x", "which x?", "x"))
 		}
 		x = a.GetContent()
 	}
@@ -329,11 +329,11 @@ var extraTools = map[string]tool{
 			return done(Text("%v %d %s", in.GetError().GetReason(), in.GetError().GetCode(),
 				in.GetError().GetMessage()))
 		}
-		return needs("", Form("name", "who?", "name"))
+		return requireInput("", Form("name", "who?", "name"))
 	},
 	// endless requires input in every round.
 	"endless": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		return needs(string(r.GetRequestState())+"x", Form("name", "who?", "name"))
+		return requireInput(string(r.GetRequestState())+"x", Form("name", "who?", "name"))
 	},
 	// broken fails with an error that must be redacted.
 	"broken": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
@@ -344,9 +344,12 @@ var extraTools = map[string]tool{
 		if a := r.GetInputResponses()["page"].GetElicit(); a != nil {
 			return done(Text("visited: %v", a.GetAction()))
 		}
-		return needs("", &pb.InputRequest{Key: "page", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{
-			Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "sign in", Url: "https://example.com/in"}},
-		}}})
+		return requireInput("", &pb.InputRequest{
+			Key: "page",
+			Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{
+				Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "sign in", Url: "https://example.com/in"}},
+			}},
+		})
 	},
 	// mustvisit fails with the error that requires a URL elicitation, until it is completed.
 	"mustvisit": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {

@@ -33,7 +33,7 @@ var kit = map[string]tool{
 	"unknown": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		answer := r.GetInputResponses()["new"]
 		if answer == nil {
-			return needs("", &pb.InputRequest{Key: "new", Request: &pb.InputRequest_Raw{
+			return requireInput("", &pb.InputRequest{Key: "new", Request: &pb.InputRequest_Raw{
 				Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`,
 			}})
 		}
@@ -86,9 +86,9 @@ var kit = map[string]tool{
 				if a != nil {
 					return done(Text("the user said %v", a.GetAction()))
 				}
-				return needs("", Form("name", "who are you?", "name"))
+				return requireInput("", Form("name", "who are you?", "name"))
 			}
-			return needs("name="+a.GetContent(), Form("right", "is that right?", "yes"))
+			return requireInput("name="+a.GetContent(), Form("right", "is that right?", "yes"))
 		}
 		return done(Text("%s %s", r.GetRequestState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
 	},
@@ -96,7 +96,7 @@ var kit = map[string]tool{
 	"many": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		in := r.GetInputResponses()
 		if len(in) == 0 {
-			return needs("",
+			return requireInput("",
 				Form("form", "q", "a"),
 				&pb.InputRequest{
 					Key: "model",
@@ -179,9 +179,9 @@ var kit = map[string]tool{
 	},
 	// levels logs at every level.
 	"levels": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		wanted := r.GetContext().GetLogLevel()
+		minLevel := r.GetContext().GetLogLevel()
 		for l := pb.LogLevel_LOG_LEVEL_DEBUG; l <= pb.LogLevel_LOG_LEVEL_EMERGENCY; l++ {
-			if wanted == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || l < wanted {
+			if minLevel == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || l < minLevel {
 				continue
 			}
 			name := strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
@@ -230,9 +230,9 @@ var kit = map[string]tool{
 		if !bridge.ElicitsForms(r.GetContext().GetClientCapabilities()) {
 			return done(Text("unsupported"))
 		}
-		in, asked := r.GetInputResponses()["said"]
-		if !asked {
-			return needs("told", Form("said", "Say something.", "value"))
+		in, response := r.GetInputResponses()["said"]
+		if !response {
+			return requireInput("told", Form("said", "Say something.", "value"))
 		}
 		return done(Text("%s", describe(in)))
 	},
@@ -290,7 +290,7 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 		if err != nil {
 			return nil, err
 		}
-		return needs(string(state),
+		return requireInput(string(state),
 			formOf("name", "What is your name?", `{"type":"string"}`),
 			formOf("age", "How old are you?", `{"type":"integer"}`))
 	}
@@ -309,7 +309,7 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 		if err != nil {
 			return nil, err
 		}
-		return needs(string(state),
+		return requireInput(string(state),
 			formOf("right", fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`))
 	}
 	var right bool

@@ -82,7 +82,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 			}
 		}()
 		// A change may be delivered more than once: after a late acknowledgment, all of them are.
-		told := func(want string) {
+		expectChange := func(want string) {
 			t.Helper()
 			for {
 				select {
@@ -96,17 +96,17 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 				}
 			}
 		}
-		told("acknowledged")
+		expectChange("acknowledged")
 		expectText(t, chain, "update", `{"uri":"test://a"}`, "updated")
-		told("test://a")
+		expectChange("test://a")
 		expectText(t, chain, "add", `{"name":"new"}`, "added")
-		told("toolsListChanged")
+		expectChange("toolsListChanged")
 		if !listsTool(t, chain, "new") {
 			t.Error("the tool that was added is not listed")
 		}
 		expectText(t, chain, "new", `{}`, "new")
 		expectText(t, chain, "remove", `{"name":"new"}`, "removed")
-		told("toolsListChanged")
+		expectChange("toolsListChanged")
 		if listsTool(t, chain, "new") {
 			t.Error("the tool that was removed is still listed")
 		}

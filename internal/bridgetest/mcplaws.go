@@ -108,11 +108,11 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		}
 		out := converted(res.Complete, rev)
 		if d, ok := out.(*pb.DiscoverResponse); ok {
-			said := res.Complete.(*pb.DiscoverResponse)
-			d.ServerInfo = converted(said.GetServerInfo(), rev).(*pb.Implementation) // not a member of the result
+			response := res.Complete.(*pb.DiscoverResponse)
+			d.ServerInfo = converted(response.GetServerInfo(), rev).(*pb.Implementation) // not a member of the result
 			if !rev.DeclaresCompletions() {
 				// the revision cannot declare completions, and the server has them
-				d.Capabilities.Completions = said.GetCapabilities().GetCompletions()
+				d.Capabilities.Completions = response.GetCapabilities().GetCompletions()
 			}
 		}
 		return &bridge.Result{Complete: out}, nil
@@ -194,17 +194,17 @@ func withKeys(h bridge.Handler, name func(question, key string) string) bridge.H
 			return res, nil
 		}
 		now := round{state: res.InputRequired.RequestState, keys: map[string]string{}}
-		var asked []*pb.InputRequest
+		var requests []*pb.InputRequest
 		for _, req := range res.InputRequired.GetInputRequests() {
 			req, key := bridge.ShallowCopy(req), req.GetKey()
 			req.Key = ""
 			req.Key = name(text(req), key)
 			now.keys[req.GetKey()] = key
-			asked = append(asked, req)
+			requests = append(requests, req)
 		}
 		mu.Lock()
 		rounds[id] = now
 		mu.Unlock()
-		return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: asked}}, nil
+		return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: requests}}, nil
 	})
 }

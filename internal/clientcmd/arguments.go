@@ -87,24 +87,24 @@ func (r argumentReader) read(name string) ([]byte, error) {
 // parse returns the arguments of a call as JSON, from words of the form k=v by the types of the schema, or from one
 // word that is a JSON object, @FILE or -. called and shape are for errors: the name and the signature of the tool.
 func (r argumentReader) parse(
-	ctx context.Context, words []string, s signature.Schema, called, shape string,
+	ctx context.Context, words []string, s signature.Schema, callee, usage string,
 ) ([]byte, error) {
 	if len(words) == 1 && (words[0] == "-" || words[0] == "@-") {
-		return r.object(ctx, "@-", s, called, shape)
+		return r.object(ctx, "@-", s, callee, usage)
 	}
 	if len(words) == 1 && (strings.HasPrefix(words[0], "{") || strings.HasPrefix(words[0], "@")) {
-		return r.object(ctx, words[0], s, called, shape)
+		return r.object(ctx, words[0], s, callee, usage)
 	}
 	all := &argument{}
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if strings.HasPrefix(words[0], "{") {
 			return nil, problem.Usage(strings.Join(words, " "),
-				`write '{"name": "value"}' in one pair of quotes, or name=value; it is `+shape,
+				`write '{"name": "value"}' in one pair of quotes, or name=value; it is `+usage,
 				"JSON has to be one argument, and these are %d", len(words))
 		}
 		if !ok || key == "" {
-			return nil, problem.Usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+shape,
+			return nil, problem.Usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+usage,
 				"%q is not an argument", word)
 		}
 		text, err := r.text(ctx, value)
@@ -113,17 +113,17 @@ func (r argumentReader) parse(
 		}
 		all.add(s, key, text)
 	}
-	var wrong []string
-	raw := all.build(s, "", &wrong)
-	if len(wrong) > 0 {
-		return nil, invalidArguments(wrong, called, shape)
+	var problems []string
+	raw := all.build(s, "", &problems)
+	if len(problems) > 0 {
+		return nil, invalidArguments(problems, callee, usage)
 	}
 	return raw, nil
 }
 
 // object returns the arguments that one word contains or refers to as a JSON object.
 func (r argumentReader) object(
-	ctx context.Context, word string, s signature.Schema, called, shape string,
+	ctx context.Context, word string, s signature.Schema, callee, usage string,
 ) ([]byte, error) {
 	text, err := r.text(ctx, word)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r argumentReader) object(
 		}
 		return nil, &problem.Error{
 			Exit: problem.ExitUsage, Code: "usage",
-			What: "the arguments of " + called + " are not a JSON object", Why: why,
+			What: "the arguments of " + callee + " are not a JSON object", Why: why,
 			Fix: `write '{"name": "value"}' or name=value`,
 		}
 	}
@@ -145,20 +145,20 @@ func (r argumentReader) object(
 	for name := range rawjson.Members(raw) {
 		given.member(string(name))
 	}
-	var wrong []string
-	given.check(s, "", &wrong)
-	if len(wrong) > 0 {
-		return nil, invalidArguments(wrong, called, shape)
+	var problems []string
+	given.check(s, "", &problems)
+	if len(problems) > 0 {
+		return nil, invalidArguments(problems, callee, usage)
 	}
 	return raw, nil
 }
 
 // invalidArguments returns the problem with arguments, with the signature of the tool.
-func invalidArguments(wrong []string, called, shape string) error {
+func invalidArguments(problems []string, callee, usage string) error {
 	return &problem.Error{
 		Exit: problem.ExitUsage, Code: "arguments",
-		What: "the arguments of " + called + " are invalid", Why: strings.Join(wrong, "\n"),
-		Fix: "it is " + shape,
+		What: "the arguments of " + callee + " are invalid", Why: strings.Join(problems, "\n"),
+		Fix: "it is " + usage,
 	}
 }
 
@@ -193,12 +193,12 @@ func (a *argument) add(s signature.Schema, key, text string) {
 }
 
 // check appends to wrong the required members that are missing, and the members that the schema does not define.
-func (a *argument) check(s signature.Schema, prefix string, wrong *[]string) {
-	var known []string
+func (a *argument) check(s signature.Schema, prefix string, problems *[]string) {
+	var names []string
 	for _, p := range s.Properties() {
-		known = append(known, p.Name)
+		names = append(names, p.Name)
 		if p.Required && a.members[p.Name] == nil {
-			*wrong = append(*wrong, fmt.Sprintf("%s%s is missing: it is %s", prefix, p.Name, p.Schema.Type()))
+			*problems = append(*problems, fmt.Sprintf("%s%s is missing: it is %s", prefix, p.Name, p.Schema.Type()))
 		}
 	}
 	for _, name := range a.names {
@@ -206,16 +206,16 @@ func (a *argument) check(s signature.Schema, prefix string, wrong *[]string) {
 			continue
 		}
 		hint := "there are no arguments"
-		if len(known) > 0 {
-			hint = problem.DidYouMean(name, known)
+		if len(names) > 0 {
+			hint = problem.DidYouMean(name, names)
 		}
-		*wrong = append(*wrong, fmt.Sprintf("there is no argument %s%s; %s", prefix, name, hint))
+		*problems = append(*problems, fmt.Sprintf("there is no argument %s%s; %s", prefix, name, hint))
 	}
 }
 
 // build returns a as a JSON object.
-func (a *argument) build(s signature.Schema, prefix string, wrong *[]string) []byte {
-	a.check(s, prefix, wrong)
+func (a *argument) build(s signature.Schema, prefix string, problems *[]string) []byte {
+	a.check(s, prefix, problems)
 	raw := []byte{'{'}
 	for i, name := range a.names {
 		m := a.members[name]
@@ -223,13 +223,13 @@ func (a *argument) build(s signature.Schema, prefix string, wrong *[]string) []b
 		var value []byte
 		switch {
 		case m.members != nil && m.texts != nil:
-			*wrong = append(*wrong, fmt.Sprintf("%s%s is given both as a whole and by its members", prefix, name))
+			*problems = append(*problems, fmt.Sprintf("%s%s is given both as a whole and by its members", prefix, name))
 		case m.members != nil:
-			value = m.build(inner.Object(), prefix+name+".", wrong)
+			value = m.build(inner.Object(), prefix+name+".", problems)
 		default:
 			var why string
 			if value, why = coerce(inner, m.texts); why != "" {
-				*wrong = append(*wrong, prefix+name+" "+why)
+				*problems = append(*problems, prefix+name+" "+why)
 			}
 		}
 		if i > 0 {

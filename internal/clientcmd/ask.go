@@ -15,7 +15,7 @@ func (c *client) newResponder(ctx context.Context) (*responder, error) {
 		answers: map[string][]string{}, used: map[string]int{}, requested: map[string]bool{},
 		user: terminal.NewPrompter(c.env.Stdin, c.env.Stderr),
 	}
-	var wrong []error
+	var errs []error
 	for _, answer := range c.answers {
 		name, value, ok := strings.Cut(answer, "=")
 		switch {
@@ -23,25 +23,25 @@ func (c *client) newResponder(ctx context.Context) (*responder, error) {
 			a.action = answer
 			continue
 		case !ok || name == "":
-			wrong = append(wrong, problem.Usage("--answer "+answer,
+			errs = append(errs, problem.Usage("--answer "+answer,
 				"write --answer FIELD=VALUE, or --answer /accept, /decline or /cancel for all of a form or page",
 				"%q does not answer a field", answer))
 			continue
 		}
 		text, err := argumentReader{c.env.Stdin}.text(ctx, value)
 		if err != nil {
-			wrong = append(wrong, err)
+			errs = append(errs, err)
 		}
 		a.answers[name] = append(a.answers[name], text)
 	}
 	for _, name := range c.samples {
 		sample, err := readSample(ctx, argumentReader{c.env.Stdin}, name)
 		if err != nil {
-			wrong = append(wrong, err)
+			errs = append(errs, err)
 		}
 		a.samples = append(a.samples, sample)
 	}
-	return a, problem.Join(wrong...)
+	return a, problem.Join(errs...)
 }
 
 // answer returns the responses to the input requests of a call.

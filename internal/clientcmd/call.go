@@ -24,15 +24,15 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	name := args[0]
 	i := slices.IndexFunc(tools, func(t *pb.Tool) bool { return t.GetName() == name })
 	if i < 0 {
-		var known []string
+		var names []string
 		for _, t := range tools {
-			known = append(known, t.GetName())
+			names = append(names, t.GetName())
 		}
-		return c.notFound("tool", name, known)
+		return c.notFound("tool", name, names)
 	}
 	t := tools[i]
-	shape := terminal.OneLine(signature.Tool(name, t.GetInputSchema(), ""), maxSignature)
-	arguments, err := argumentReader{c.env.Stdin}.parse(ctx, args[1:], signature.Of(t.GetInputSchema()), name, shape)
+	usage := terminal.OneLine(signature.Tool(name, t.GetInputSchema(), ""), maxSignature)
+	arguments, err := argumentReader{c.env.Stdin}.parse(ctx, args[1:], signature.Of(t.GetInputSchema()), name, usage)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	}
 	res := m.(*pb.CallToolResult)
 	if res.GetIsError() && !c.called.Load() {
-		return invalidArguments([]string{contentText(res.GetContent())}, name, shape)
+		return invalidArguments([]string{contentText(res.GetContent())}, name, usage)
 	}
 	if c.task || c.detach {
 		c.log.Warn().Str("fix", "mcpbridge decides by `tasks` of the backend, and the tool: docs/tasks.md").

@@ -275,7 +275,7 @@ var logLevels = map[string]pb.LogLevel{
 // withBackends calls do while the backends run or are connected.
 func (c *client) withBackends(ctx context.Context, cfg *config.Config, do func(ctx context.Context) error) error {
 	o := app.ConnectOptions{
-		Now: c.env.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.Begin,
+		Abort: c.env.Abort, Log: c.log, BackendLog: c.backends.logger(), ShowProgress: c.bar.Begin,
 		Backends: c.env.BackendOptions(),
 	}
 	o.Backends.Detect = c.detect

@@ -23,7 +23,7 @@ var booleans = map[string]string{"true": "true", "false": "false", "yes": "true"
 
 // coerce converts text to JSON by the types of the schema, or returns what is wrong with it, as a text that follows the
 // argument's name. Numbers keep every digit. Several texts make a list.
-func coerce(s signature.Schema, texts []string) (raw []byte, wrong string) {
+func coerce(s signature.Schema, texts []string) (raw []byte, reason string) {
 	alternatives := s.Alternatives()
 	if len(alternatives) == 0 {
 		alternatives = []signature.Schema{signature.Of("")}
@@ -38,12 +38,12 @@ func coerce(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	}
 	for _, t := range []string{"choice", "null", "boolean", "integer", "number", "array", "object", "string", "any"} {
 		for _, a := range alternatives {
-			raw, wrong, tried := coerceAs(a, t, texts[0])
-			if tried && wrong == "" {
+			raw, reason, tried := coerceAs(a, t, texts[0])
+			if tried && reason == "" {
 				return raw, ""
 			}
 			if tried && len(alternatives) == 1 && len(a.Types()) < 2 {
-				return nil, wrong
+				return nil, reason
 			}
 		}
 	}
@@ -51,12 +51,12 @@ func coerce(s signature.Schema, texts []string) (raw []byte, wrong string) {
 }
 
 // coerceAs is coerce for one type. tried is false if the schema does not have the type.
-func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tried bool) {
+func coerceAs(s signature.Schema, t, text string) (raw []byte, reason string, tried bool) {
 	if choices := s.Choices(); choices != nil || t == "choice" {
 		if choices == nil || t != "choice" {
 			return nil, "", false
 		}
-		var known []string
+		var allowed []string
 		for _, c := range choices {
 			value, isString := rawjson.String(c)
 			if !isString {
@@ -65,9 +65,9 @@ func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tri
 			if value == text {
 				return c, "", true
 			}
-			known = append(known, value)
+			allowed = append(allowed, value)
 		}
-		return nil, "cannot be " + strconv.Quote(text) + "; " + problem.DidYouMean(text, known), true
+		return nil, "cannot be " + strconv.Quote(text) + "; " + problem.DidYouMean(text, allowed), true
 	}
 	types := s.Types()
 	if t == "any" && len(types) > 0 || t != "any" && !slices.Contains(types, t) {
@@ -104,8 +104,8 @@ func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tri
 			}
 			return []byte(trimmed), "", true
 		}
-		raw, wrong := coerceList(s, []string{text})
-		return raw, wrong, true
+		raw, reason := coerceList(s, []string{text})
+		return raw, reason, true
 	case "object":
 		if err := rawjson.Check([]byte(trimmed)); err != nil || !rawjson.IsObject([]byte(trimmed)) {
 			return nil, no + `an object: write its members, as a.b=value, or JSON, as '{"b": "value"}'`, true
@@ -123,13 +123,13 @@ func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tri
 const maxDigits = 10_000
 
 // coerceList returns the texts as a JSON list, with each text converted by the schema of the items.
-func coerceList(s signature.Schema, texts []string) (raw []byte, wrong string) {
+func coerceList(s signature.Schema, texts []string) (raw []byte, reason string) {
 	items := s.Get("items")
 	raw = append(raw, '[')
 	for i, text := range texts {
-		item, wrong := coerce(items, []string{text})
-		if wrong != "" {
-			return nil, wrong
+		item, reason := coerce(items, []string{text})
+		if reason != "" {
+			return nil, reason
 		}
 		if i > 0 {
 			raw = append(raw, ',')

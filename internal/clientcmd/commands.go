@@ -141,7 +141,7 @@ func (e *Env) ClientCommands(loaded func(*config.Config)) []*cobra.Command {
 
 // clientCommand returns the command of a row.
 func (e *Env) clientCommand(row *clientCommand, loaded func(*config.Config)) *cobra.Command {
-	c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{names: row.maxArgs != 0}}
+	c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{argsFollow: row.maxArgs != 0}}
 	long := row.short + ".\n\n"
 	if row.long != "" {
 		long += row.long + "\n\n"

@@ -27,18 +27,18 @@ func runDescribe(ctx context.Context, c *client, args []string) error {
 		return err
 	}
 	name := args[0]
-	var known []string
+	var names []string
 	for _, t := range o.tools {
 		if t.GetName() == name {
 			return c.describeTool(t)
 		}
-		known = append(known, t.GetName())
+		names = append(names, t.GetName())
 	}
 	for _, p := range o.prompts {
 		if p.GetName() == name {
 			return c.describePrompt(p)
 		}
-		known = append(known, p.GetName())
+		names = append(names, p.GetName())
 	}
 	for _, r := range o.resources {
 		if r.GetUri() == name || r.GetName() == name {
@@ -47,18 +47,18 @@ func runDescribe(ctx context.Context, c *client, args []string) error {
 			}
 			return c.printSections(uriText(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription())
 		}
-		known = append(known, r.GetUri())
+		names = append(names, r.GetUri())
 	}
 	for _, r := range o.templates {
 		if r.GetUriTemplate() == name || r.GetName() == name {
 			return c.describeTemplate(r, "")
 		}
-		known = append(known, r.GetUriTemplate())
+		names = append(names, r.GetUriTemplate())
 	}
 	if r := templateOf(name, o.templates); r != nil {
 		return c.describeTemplate(r, name+" is one of these.")
 	}
-	return c.notFound("tool, prompt or resource", name, known)
+	return c.notFound("tool, prompt or resource", name, names)
 }
 
 func (c *client) describeTemplate(r *pb.ResourceTemplate, why string) error {
@@ -96,23 +96,23 @@ func (c *client) describeServer(d *pb.DiscoverResponse) error {
 		}
 		return c.printJSON(document)
 	}
-	has := []string{}
+	methods := []string{}
 	for _, m := range bridge.Methods() {
 		if m != bridge.Discover && m.SupportedBy(d.GetCapabilities()) {
-			has = append(has, m.Name)
+			methods = append(methods, m.Name)
 		}
 	}
 	i := d.GetServerInfo()
-	about := i.GetDescription()
+	description := i.GetDescription()
 	if url := i.GetWebsiteUrl(); url != "" {
-		about += "\n" + url
+		description += "\n" + url
 	}
 	revisions := ""
 	if all := d.GetSupportedVersions(); len(all) > 0 { // servers before 2026-07-28 do not list them
 		revisions = "Revisions: " + strings.Join(all, ", ") + "\n"
 	}
-	return c.printSections(strings.TrimSpace(i.GetName()+" "+i.GetVersion()), i.GetTitle(), about,
-		revisions+"Methods: "+strings.Join(has, ", "), d.GetInstructions())
+	return c.printSections(strings.TrimSpace(i.GetName()+" "+i.GetVersion()), i.GetTitle(), description,
+		revisions+"Methods: "+strings.Join(methods, ", "), d.GetInstructions())
 }
 
 func (c *client) describeTool(t *pb.Tool) error {
@@ -121,16 +121,16 @@ func (c *client) describeTool(t *pb.Tool) error {
 	}
 	var members []string
 	for _, p := range signature.Of(t.GetInputSchema()).Properties() {
-		need := ""
+		suffix := ""
 		if p.Required {
-			need = ", required"
+			suffix = ", required"
 		}
 		if def := rawjson.Get(p.Schema.Raw, "default"); def != nil {
-			need += ", default " + terminal.OneLine(string(rawjson.AppendLine(nil, def)), signature.MaxDefault)
+			suffix += ", default " + terminal.OneLine(string(rawjson.AppendLine(nil, def)), signature.MaxDefault)
 		}
-		lines := []string{fmt.Sprintf("  %s (%s%s)", p.Name, p.Schema.Type(), need)}
-		if about := p.Schema.Text("description"); about != "" {
-			lines = append(lines, strings.Split(strings.TrimSpace(about), "\n")...)
+		lines := []string{fmt.Sprintf("  %s (%s%s)", p.Name, p.Schema.Type(), suffix)}
+		if description := p.Schema.Text("description"); description != "" {
+			lines = append(lines, strings.Split(strings.TrimSpace(description), "\n")...)
 		}
 		for _, choice := range p.Schema.TitledChoices() {
 			lines = append(lines, choice.Value+"  "+choice.Title)
@@ -173,7 +173,7 @@ func hints(a *pb.ToolAnnotations) string {
 	if a == nil {
 		return ""
 	}
-	var says []string
+	var texts []string
 	for _, h := range []struct {
 		hint    *bool
 		yes, no string
@@ -188,13 +188,13 @@ func hints(a *pb.ToolAnnotations) string {
 			text = h.yes
 		}
 		if h.hint != nil && text != "" {
-			says = append(says, text)
+			texts = append(texts, text)
 		}
 	}
-	if len(says) == 0 {
+	if len(texts) == 0 {
 		return ""
 	}
-	return "It declares: " + strings.Join(says, ", ") + "."
+	return "It declares: " + strings.Join(texts, ", ") + "."
 }
 
 func (c *client) describePrompt(p *pb.Prompt) error {
@@ -207,8 +207,8 @@ func (c *client) describePrompt(p *pb.Prompt) error {
 		if a.GetRequired() {
 			line += " (required)"
 		}
-		if about := a.GetDescription(); about != "" {
-			line += "\n      " + about
+		if description := a.GetDescription(); description != "" {
+			line += "\n      " + description
 		}
 		lines = append(lines, line)
 	}

@@ -23,8 +23,8 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	// Environ is the environment, as os.Environ returns it.
 	Environ []string
-	// Now ends when backends must be killed instead of stopped. If nil, it never ends.
-	Now context.Context //nolint:containedctx // it is an input of the program, as a signal is, and not of one call
+	// Abort ends when backends must be killed instead of stopped. If nil, it never ends.
+	Abort context.Context //nolint:containedctx // it is an input of the program, as a signal is, and not of one call
 	// Wrap returns the Handler that replaces that of each backend. It may be nil.
 	Wrap func(bridge.Handler) bridge.Handler
 	// ReachTimeout is how long a client command waits for a backend that it does not launch, and LoginTimeout how long

@@ -30,7 +30,7 @@ func answerText(s signature.Schema) string {
 
 // fieldValue converts the text of a form's field with coerce, and validates it. For a boolean it accepts y and n as
 // well.
-func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
+func fieldValue(s signature.Schema, texts []string) (raw []byte, reason string) {
 	if isBoolean(s) && len(texts) == 1 {
 		text := strings.ToLower(strings.TrimSpace(texts[0]))
 		if raw, ok := booleans[cmp.Or(map[string]string{"y": "yes", "n": "no"}[text], text)]; ok {
@@ -38,10 +38,10 @@ func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
 		}
 		return nil, "cannot be " + strconv.Quote(rawjson.Shorten(texts[0])) + ": it is yes or no"
 	}
-	if raw, wrong = coerce(s, texts); wrong == "" {
-		wrong = misfit(s, raw)
+	if raw, reason = coerce(s, texts); reason == "" {
+		reason = misfit(s, raw)
 	}
-	return raw, wrong
+	return raw, reason
 }
 
 // formats are the formats of text fields: a check, and a description for errors.

@@ -13,24 +13,24 @@ import (
 )
 
 // notFound returns the problem with an unknown name, or that its server is down.
-func (c *client) notFound(what, name string, known []string) error {
-	for server, err := range c.Down {
+func (c *client) notFound(what, name string, names []string) error {
+	for server, err := range c.Unavailable {
 		if strings.HasPrefix(name, server+"_") {
 			return err
 		}
 	}
 	fix := "the server has no " + what + "s; `mcpbridge list` shows what it has"
-	switch full := slices.IndexFunc(known,
+	switch full := slices.IndexFunc(names,
 		func(k string) bool { return len(c.Names) > 1 && strings.HasSuffix(k, "_"+name) }); {
 	case full >= 0:
-		fix = "did you mean " + known[full] + "?"
+		fix = "did you mean " + names[full] + "?"
 	case len(c.Names) > 1 && slices.Contains(c.Names, name):
 		fix = "it is a server: write -c FILE " + name + " for it alone, or the names of all, which begin with " +
 			name + "_"
-	case len(known) > 0:
-		fix = problem.DidYouMean(name, known)
+	case len(names) > 0:
+		fix = problem.DidYouMean(name, names)
 	}
-	if what == "tool" && c.responder.capabilities().GetElicitation() == nil && problem.Nearest(name, known) == "" {
+	if what == "tool" && c.responder.capabilities().GetElicitation() == nil && problem.Nearest(name, names) == "" {
 		fix += "\nit may be hidden because this client cannot answer input requests: use --answer FIELD=VALUE"
 	}
 	return &problem.Error{

@@ -64,32 +64,32 @@ func (c *client) promptArguments(ctx context.Context, p *pb.Prompt, words []stri
 	if err != nil {
 		return nil, err
 	}
-	var known, wrong []string
+	var known, problems []string
 	for _, a := range p.GetArguments() {
 		known = append(known, a.GetName())
 		if _, ok := values[a.GetName()]; a.GetRequired() && !ok {
-			wrong = append(wrong, a.GetName()+" is missing")
+			problems = append(problems, a.GetName()+" is missing")
 		}
 	}
-	if wrong = append(wrong, unknownArguments(words, known)...); len(wrong) > 0 {
-		return nil, invalidArguments(wrong, p.GetName(), terminal.OneLine(promptSignature(p), maxSignature))
+	if problems = append(problems, unknownArguments(words, known)...); len(problems) > 0 {
+		return nil, invalidArguments(problems, p.GetName(), terminal.OneLine(promptSignature(p), maxSignature))
 	}
 	return values, nil
 }
 
 // unknownArguments returns the problems with words of the form NAME=VALUE whose names are unknown.
 func unknownArguments(words, known []string) []string {
-	var wrong []string
+	var problems []string
 	for _, word := range words {
 		if name, _, _ := strings.Cut(word, "="); !slices.Contains(known, name) {
 			hint := "there are no arguments"
 			if len(known) > 0 {
 				hint = problem.DidYouMean(name, known)
 			}
-			wrong = append(wrong, fmt.Sprintf("there is no argument %s; %s", name, hint))
+			problems = append(problems, fmt.Sprintf("there is no argument %s; %s", name, hint))
 		}
 	}
-	return wrong
+	return problems
 }
 
 // texts returns the values of words of the form NAME=VALUE, by name.
@@ -182,8 +182,8 @@ func (c *client) completionReference(ctx context.Context, name string,
 		for _, a := range p.GetArguments() {
 			names = append(names, a.GetName())
 		}
-		if wrong := unknownArguments(words, names); len(wrong) > 0 {
-			return nil, invalidArguments(wrong, name, terminal.OneLine(promptSignature(p), maxSignature))
+		if problems := unknownArguments(words, names); len(problems) > 0 {
+			return nil, invalidArguments(problems, name, terminal.OneLine(promptSignature(p), maxSignature))
 		}
 		return &pb.CompletionReference{
 			Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: name}},
@@ -204,8 +204,8 @@ func (c *client) completionReference(ctx context.Context, name string,
 		return nil, c.notFound("resource template", name, known)
 	}
 	if t, err := uritemplate.New(name); err == nil && slices.Contains(known, name) {
-		if wrong := unknownArguments(words, t.Varnames()); len(wrong) > 0 {
-			return nil, invalidArguments(wrong, name, terminal.OneLine(name, maxSignature))
+		if problems := unknownArguments(words, t.Varnames()); len(problems) > 0 {
+			return nil, invalidArguments(problems, name, terminal.OneLine(name, maxSignature))
 		}
 	}
 	return &pb.CompletionReference{

@@ -87,7 +87,7 @@ func (c *client) readFix(ctx context.Context, d *pb.DiscoverResponse, uri string
 	if err != nil {
 		return look
 	}
-	var known []string
+	var uris []string
 	for _, r := range resources {
 		switch uri {
 		case r.GetUri():
@@ -95,9 +95,9 @@ func (c *client) readFix(ctx context.Context, d *pb.DiscoverResponse, uri string
 		case r.GetName():
 			return "write its URI: " + r.GetUri()
 		}
-		known = append(known, r.GetUri())
+		uris = append(uris, r.GetUri())
 	}
-	if best := problem.Nearest(uri, known); best != "" {
+	if best := problem.Nearest(uri, uris); best != "" {
 		return "did you mean " + best + "?"
 	}
 	templates, err := c.templates(ctx, d)

@@ -39,8 +39,8 @@ type TargetFlags struct {
 	startTimeout time.Duration
 	revision     string
 	plaintext    bool
-	// names means that other arguments follow the target, so that only the first argument can be a target.
-	names bool
+	// argsFollow means that other arguments follow the target, so that only the first argument can be a target.
+	argsFollow bool
 }
 
 // TargetHelp explains targets, for the help of commands.
@@ -124,7 +124,7 @@ func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, re
 		t.backend, t.key = map[string]any{"name": "backend", "dial": arg}, "dial"
 	case !config.IsBackendName(arg):
 		command := args
-		if f.names {
+		if f.argsFollow {
 			command = args[:1]
 		}
 		if address := suggestedAddress(arg); address != "" {
@@ -200,7 +200,7 @@ func (e *Env) Load(
 			name = config.DefaultFile
 		}
 	}
-	if name == "" && t.Name != "" && f.names {
+	if name == "" && t.Name != "" && f.argsFollow {
 		return nil, problem.Usage(t.Name, e.targetFix(flags.Args()),
 			"the target is missing: %q is none, because there is no %s", t.Name, config.DefaultFile)
 	}
@@ -289,11 +289,11 @@ func (f *TargetFlags) adjust(flags *pflag.FlagSet, l *config.Config) error {
 
 // adjustLaunch applies the flags of a launched backend.
 func (f *TargetFlags) adjustLaunch(flags *pflag.FlagSet, l *config.Config, key string, c *config.Launch) error {
-	var wrong []error
+	var errs []error
 	for _, e := range f.env {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || name == "" {
-			wrong = append(wrong,
+			errs = append(errs,
 				problem.Usage("--env "+e,
 					"write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
 					"%q does not set a variable", e))
@@ -312,7 +312,7 @@ func (f *TargetFlags) adjustLaunch(flags *pflag.FlagSet, l *config.Config, key s
 		c.StartTimeout = f.startTimeout
 		l.SetBy("backends.0."+key+".startTimeout", "--start-timeout")
 	}
-	return problem.Join(wrong...)
+	return problem.Join(errs...)
 }
 
 // adjustHeaders adds the headers of the flags.

@@ -69,13 +69,13 @@ func (e *Env) VerifyCommand() *cobra.Command {
 					return problem.Usage("--env", "write --env NAME=VALUE", "%q is not NAME=VALUE", kv)
 				}
 			}
-			var known []string
+			var names []string
 			for _, check := range verify.Checks() {
-				known = append(known, check.Name)
+				names = append(names, check.Name)
 			}
 			for _, name := range o.Only {
-				if !slices.Contains(known, name) {
-					return problem.Usage("--only", problem.DidYouMean(name, known), "there is no check %q", name)
+				if !slices.Contains(names, name) {
+					return problem.Usage("--only", problem.DidYouMean(name, names), "there is no check %q", name)
 				}
 			}
 			o.Env = child.Env(e.Environ, pass, env)
@@ -174,7 +174,7 @@ func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 		switch c.Outcome {
 		case verify.Failed:
 			failed = append(failed, c.Name)
-		case verify.LeftOut:
+		case verify.Skipped:
 			if left[c.Needs] == nil {
 				of = append(of, c.Needs)
 			}
@@ -210,7 +210,7 @@ func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 
 // printCheck prints a check in one line, and its errors in further lines.
 func printCheck(w io.Writer, c verify.Check) {
-	if c.Outcome == verify.LeftOut {
+	if c.Outcome == verify.Skipped {
 		return // the last line reports it
 	}
 	mark := map[verify.Outcome]string{verify.Passed: "ok    ", verify.Failed: "FAILED"}[c.Outcome]

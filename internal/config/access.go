@@ -53,7 +53,7 @@ func (l *Config) ServerTLS() (*tls.Config, error) {
 	if t.Cert == "" {
 		return nil, nil //nolint:nilnil // no TLS is no error
 	}
-	bad := func(what string, err error) error {
+	fileProblem := func(what string, err error) error {
 		return &problem.Error{
 			Exit: problem.ExitConfig, Code: "tls",
 			What: what + " cannot be used", Where: l.Where("serve.http.tls"), Why: err.Error(),
@@ -62,7 +62,7 @@ func (l *Config) ServerTLS() (*tls.Config, error) {
 	}
 	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
-		return nil, bad("the certificate or its key", err)
+		return nil, fileProblem("the certificate or its key", err)
 	}
 	c := &tls.Config{
 		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
@@ -73,11 +73,12 @@ func (l *Config) ServerTLS() (*tls.Config, error) {
 	}
 	pem, err := os.ReadFile(t.ClientCA)
 	if err != nil {
-		return nil, bad("the certificate authorities of clients", err)
+		return nil, fileProblem("the certificate authorities of clients", err)
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, bad("the certificate authorities of clients", errors.New(t.ClientCA+" has no certificate in it"))
+		return nil, fileProblem("the certificate authorities of clients",
+			errors.New(t.ClientCA+" has no certificate in it"))
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	if l.Serve.HTTP.Auth.Enabled() {

@@ -20,7 +20,7 @@ func (l *Config) validateBackends() error {
 				"\nor name a backend in mcpbridge.yaml", "no backend is given")
 	}
 	first := map[string]int{}
-	var wrong []error
+	var errs []error
 	for i := range l.Backends {
 		b := &l.Backends[i]
 		at := "backends." + strconv.Itoa(i)
@@ -28,30 +28,30 @@ func (l *Config) validateBackends() error {
 			b.Name = "backend"
 		}
 		if !IsBackendName(b.Name) {
-			wrong = append(wrong, l.problem(at+".name", "write a name of at most 32 letters, digits, _ and -",
+			errs = append(errs, l.problem(at+".name", "write a name of at most 32 letters, digits, _ and -",
 				"%q cannot be the name of a backend", b.Name))
 		}
 		if other, ok := first[b.Name]; ok {
-			wrong = append(wrong,
+			errs = append(errs,
 				l.problem(at+".name", "give each its own name", "two backends are named %q; the other one is %s",
 					b.Name, cmp.Or(l.Where("backends."+strconv.Itoa(other)+".name"), "before it")))
 		}
 		first[b.Name] = i
-		wrong = append(wrong, l.validateBackend(b, at), l.validateTasks(&b.Tasks, at+".tasks"))
+		errs = append(errs, l.validateBackend(b, at), l.validateTasks(&b.Tasks, at+".tasks"))
 	}
-	return problem.Join(wrong...)
+	return problem.Join(errs...)
 }
 
 // validateBackend returns the problem with a backend: it has no kind or several kinds, or settings that its kind does
 // not allow.
 func (l *Config) validateBackend(b *Backend, at string) error {
-	var given []string
+	var keys []string
 	for i := range kinds {
-		if kinds[i].given(b) {
-			given = append(given, kinds[i].key)
+		if kinds[i].isSet(b) {
+			keys = append(keys, kinds[i].key)
 		}
 	}
-	switch len(given) {
+	switch len(keys) {
 	case 0:
 		return l.problem(at, "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, "+
 			"`mcp: {command: [npx, server]}`\nor `mcp: {url: https://example.com/mcp}`",
@@ -66,7 +66,7 @@ func (l *Config) validateBackend(b *Backend, at string) error {
 		}
 		return b.kind().check(l, b, at)
 	}
-	return l.problem(at, "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
+	return l.problem(at, "keep one of them", "backend %q has both %s", b.Name, strings.Join(keys, " and "))
 }
 
 // validateDialed returns the problem with a dialed backend: an invalid address, incomplete TLS settings, or an address
@@ -127,9 +127,9 @@ func (l *Config) validateMCP(b *Backend, at string) error {
 	if err := problem.Join(validateLimits(l, at, timeouts), validateLimits(l, at+".sessions", m.Sessions)); err != nil {
 		return err
 	}
-	_, known := m.ParseRevision()
+	_, valid := m.ParseRevision()
 	switch {
-	case !known:
+	case !valid:
 		return l.problem(at+".revision", problem.DidYouMean(m.Revision, revisionNames()),
 			"there is no revision %q of MCP", m.Revision)
 	case len(m.Command) > 0 && m.URL != "":
@@ -201,7 +201,7 @@ func (l *Config) validateAuth(a *Auth, at string) error {
 type kind struct {
 	// key is the key that configures this kind.
 	key   string
-	given func(b *Backend) bool
+	isSet func(b *Backend) bool
 	// check returns the problem with its settings; at is their key.
 	check func(l *Config, b *Backend, at string) error
 	// command returns the command that starts the backend, or nil if it is dialed. A single launched backend must start
@@ -214,7 +214,7 @@ type kind struct {
 var kinds = [...]kind{
 	{
 		key:   "launch",
-		given: func(b *Backend) bool { return b.Launch != nil },
+		isSet: func(b *Backend) bool { return b.Launch != nil },
 		check: func(l *Config, b *Backend, at string) error {
 			return l.validateLaunch(b.Launch, b.Name, at+".launch")
 		},
@@ -222,14 +222,14 @@ var kinds = [...]kind{
 	},
 	{
 		key:     "dial",
-		given:   func(b *Backend) bool { return b.Dial != "" },
+		isSet:   func(b *Backend) bool { return b.Dial != "" },
 		check:   (*Config).validateDialed,
 		command: func(*Backend) *Launch { return nil },
 		text:    func(b *Backend) string { return b.Dial },
 	},
 	{
 		key:   "mcp",
-		given: func(b *Backend) bool { return b.MCP != nil },
+		isSet: func(b *Backend) bool { return b.MCP != nil },
 		check: (*Config).validateMCP,
 		command: func(b *Backend) *Launch {
 			if len(b.MCP.Command) == 0 {
@@ -244,7 +244,7 @@ var kinds = [...]kind{
 // kind returns the kind of a valid backend.
 func (b *Backend) kind() *kind {
 	for i := range kinds {
-		if kinds[i].given(b) {
+		if kinds[i].isSet(b) {
 			return &kinds[i]
 		}
 	}
@@ -275,10 +275,10 @@ func (b *Backend) Text() string {
 
 // validateLimits rejects limits at a key that are out of bounds.
 func validateLimits[T limits.Any](l *Config, at string, values T) error {
-	var wrong []error
+	var errs []error
 	for _, v := range limits.Check(values) {
 		key := at + "." + v.Key
-		wrong = append(wrong, l.problem(key, v.Fix, "%s %s", key, v.What))
+		errs = append(errs, l.problem(key, v.Fix, "%s %s", key, v.What))
 	}
-	return problem.Join(wrong...)
+	return problem.Join(errs...)
 }

@@ -25,74 +25,74 @@ func (l *Config) ValidateClient() error {
 		return l.problem("version", "write `version: 1`, or install a newer mcpbridge",
 			"unknown version %d of the configuration", l.Version)
 	}
-	var wrong []error
+	var errs []error
 	if _, err := zerolog.ParseLevel(strings.ToLower(l.Log.Level)); err != nil || l.Log.Level == "" {
 		levels := []string{"trace", "debug", "info", "warn", "error"}
-		wrong = append(wrong,
+		errs = append(errs,
 			l.problem("log.level", problem.DidYouMean(l.Log.Level, levels), "there is no log level %q", l.Log.Level))
 	}
 	if !slices.Contains(LogFormats, l.Log.Format) {
-		wrong = append(wrong,
+		errs = append(errs,
 			l.problem("log.format", problem.DidYouMean(l.Log.Format, LogFormats), "there is no log format %q",
 				l.Log.Format))
 	}
-	wrong = append(wrong, validateLimits(l, "limits", l.Limits), validateLimits(l, "tasks", l.Tasks),
+	errs = append(errs, validateLimits(l, "limits", l.Limits), validateLimits(l, "tasks", l.Tasks),
 		l.validateBackends())
-	return problem.Join(wrong...)
+	return problem.Join(errs...)
 }
 
 func (l *Config) validateServe() error {
 	s := l.Serve
-	var wrong []error
-	refuse := func(key, fix, format string, args ...any) {
-		wrong = append(wrong, l.problem(key, fix, format, args...))
+	var errs []error
+	reject := func(key, fix, format string, args ...any) {
+		errs = append(errs, l.problem(key, fix, format, args...))
 	}
 	if !slices.Contains([]string{"auto", "true", "false"}, s.Stdio) {
-		refuse("serve.stdio", "write true, false or auto", "serve.stdio cannot be %q", s.Stdio)
+		reject("serve.stdio", "write true, false or auto", "serve.stdio cannot be %q", s.Stdio)
 	}
 	if s.Stdio == "true" && s.HTTP.Addr != "" {
-		refuse("serve.http.addr", "keep one of the two, or run mcpbridge twice",
+		reject("serve.http.addr", "keep one of the two, or run mcpbridge twice",
 			"stdio and HTTP cannot both be served by one process yet")
 	}
 	if s.PreDrain < 0 {
-		refuse("serve.preDrain", "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
+		reject("serve.preDrain", "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
 	}
 	if s.Drain < 0 {
-		refuse("serve.drain", "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
+		reject("serve.drain", "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
 	}
 	if s.HTTP.PollAfter < 0 {
-		refuse("serve.http.pollAfter", "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s",
+		reject("serve.http.pollAfter", "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s",
 			s.HTTP.PollAfter)
 	}
 	if p := s.HTTP.Path; !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, "{}?# \t") {
-		refuse("serve.http.path", "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
+		reject("serve.http.path", "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
 	}
 	for _, o := range s.HTTP.AllowedOrigins {
 		scheme, host, ok := strings.Cut(o, "://")
 		if o != "*" && (!ok || scheme == "" || host == "" || strings.Contains(host, "/")) {
-			refuse("serve.http.allowedOrigins", "write a scheme and a host, such as https://app.example.com",
+			reject("serve.http.allowedOrigins", "write a scheme and a host, such as https://app.example.com",
 				"%q is not a web origin", o)
 		}
 	}
 	for _, name := range s.HTTP.PassHeaders {
 		switch {
 		case slices.Contains([]string{"authorization", "proxy-authorization"}, strings.ToLower(name)):
-			refuse("serve.http.passHeaders",
+			reject("serve.http.passHeaders",
 				"leave it out, and configure serve.http.auth; backends receive the caller as `principal`",
 				"%s is a credential for mcpbridge alone, which a backend could misuse", name)
 		case !httpguts.ValidHeaderFieldName(name):
-			refuse("serve.http.passHeaders", "write a name such as X-Team", "%q is not the name of a header", name)
+			reject("serve.http.passHeaders", "write a name such as X-Team", "%q is not the name of a header", name)
 		}
 	}
 	if s.HTTP.Addr != "" {
-		wrong = append(wrong, l.validateAddr())
+		errs = append(errs, l.validateAddr())
 	}
-	wrong = append(wrong, l.validateAccess())
+	errs = append(errs, l.validateAccess())
 	if s.Ops.Addr != "" {
 		_, _, err := l.splitAddr("serve.ops.addr", s.Ops.Addr)
-		wrong = append(wrong, err)
+		errs = append(errs, err)
 	}
-	return problem.Join(append(wrong, l.validateGRPC())...)
+	return problem.Join(append(errs, l.validateGRPC())...)
 }
 
 // validateAccess returns the problem with settings of TLS and authentication that contradict each other.

@@ -176,7 +176,7 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	wrong := func() error {
+	typeError := func() error {
 		what := path
 		if what == "" {
 			what = "the configuration"
@@ -186,28 +186,28 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 	switch t.Kind() {
 	case reflect.Struct:
 		if n.Kind != yaml.MappingNode {
-			return nil, wrong()
+			return nil, typeError()
 		}
 		return f.readStruct(n, t, path)
 	case reflect.Map:
 		if n.Kind != yaml.MappingNode {
-			return nil, wrong()
+			return nil, typeError()
 		}
 		return f.readMap(n, t, path)
 	case reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			return nil, wrong()
+			return nil, typeError()
 		}
 		list := make([]any, 0, len(n.Content))
-		var wrongs []error
+		var errs []error
 		for i, item := range n.Content {
 			v, err := f.read(item, t.Elem(), join(path, strconv.Itoa(i)))
-			wrongs, list = append(wrongs, err), append(list, v)
+			errs, list = append(errs, err), append(list, v)
 		}
-		return list, problem.Join(wrongs...)
+		return list, problem.Join(errs...)
 	}
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		return nil, wrong()
+		return nil, typeError()
 	}
 	text, err := f.expand(n, envVariable)
 	if err != nil {
@@ -215,7 +215,7 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 	}
 	v, err := parseScalar(t, text)
 	if err != nil {
-		return nil, wrong()
+		return nil, typeError()
 	}
 	return v, nil
 }
@@ -253,23 +253,23 @@ func (f *file) readPairs(
 	n *yaml.Node, path string, typeOf func(k *yaml.Node) (reflect.Type, error),
 ) (map[string]any, error) {
 	values := map[string]any{}
-	var wrongs []error
+	var errs []error
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
 		if _, ok := values[k.Value]; ok {
-			wrongs = append(wrongs,
+			errs = append(errs,
 				f.problem(k, "keep one of the two", "duplicate key %q", k.Value))
 			continue
 		}
 		t, err := typeOf(k)
 		if err != nil {
-			wrongs = append(wrongs, err)
+			errs = append(errs, err)
 			continue
 		}
 		v, err := f.read(n.Content[i+1], t, join(path, k.Value))
-		wrongs, values[k.Value] = append(wrongs, err), v
+		errs, values[k.Value] = append(errs, err), v
 	}
-	return values, problem.Join(wrongs...)
+	return values, problem.Join(errs...)
 }
 
 // fixFor returns what to write in place of a node that is not of type t.

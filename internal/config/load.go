@@ -36,10 +36,10 @@ func Load(fileName string, environ []string, flags map[string]any, flagNames map
 	k := koanf.New(".")
 	l := &Config{environ: environ, flags: flagNames, Secrets: Secrets{}}
 	layers := []koanf.Provider{confmap.Provider(defaults(), ".")}
-	var inFile error
+	var fileErr error
 	if fileName != "" {
 		var f *file
-		if f, inFile = readFile(fileName, environ); inFile == nil {
+		if f, fileErr = readFile(fileName, environ); fileErr == nil {
 			l.file, l.Secrets = f, f.secrets
 			layers = append(layers, confmap.Provider(f.values, ""))
 		}
@@ -49,7 +49,7 @@ func Load(fileName string, environ []string, flags map[string]any, flagNames map
 			return nil, fmt.Errorf("merge the configuration: %w", err)
 		}
 	}
-	if err := problem.Join(inFile, loadEnviron(k, environ)); err != nil {
+	if err := problem.Join(fileErr, loadEnviron(k, environ)); err != nil {
 		return nil, err
 	}
 	if err := k.Load(confmap.Provider(flags, "."), nil); err != nil {
@@ -137,19 +137,19 @@ func environKeys() map[string]key {
 // loadEnviron adds the layer of the environment. An unknown variable is an error if it has two underscores in a row, as
 // only ours have: Kubernetes adds others, like MCPBRIDGE_PORT, for a service with the name mcpbridge.
 func loadEnviron(k *koanf.Koanf, environ []string) error {
-	known := environKeys()
+	keys := environKeys()
 	var problems []error
 	provider := env.Provider(".", env.Opt{
 		Prefix:      EnvPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, text string) (string, any) {
-			key, ok := known[name]
+			key, ok := keys[name]
 			if text == "" {
 				return "", nil // as if it were not set
 			}
 			if !ok {
 				if strings.Contains(strings.TrimPrefix(name, EnvPrefix), "__") {
-					names := slices.Sorted(maps.Keys(known))
+					names := slices.Sorted(maps.Keys(keys))
 					problems = append(problems,
 						problem.Config("environment variable "+name, problem.DidYouMean(name, names),
 							"there is no setting %s", name))
@@ -174,11 +174,11 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 // at defaultAddr otherwise.
 func (l *Config) ChooseFronts(hasClient bool) {
 	s := &l.Serve
-	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
+	noAddr := s.HTTP.Addr == "" && s.GRPC.Addr == ""
 	if s.Stdio == "auto" {
-		s.Stdio = strconv.FormatBool(none && hasClient)
+		s.Stdio = strconv.FormatBool(noAddr && hasClient)
 	}
-	if none && s.Stdio == "false" {
+	if noAddr && s.Stdio == "false" {
 		s.HTTP.Addr, l.isDefaultAddr = defaultAddr, true
 	}
 }

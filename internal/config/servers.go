@@ -73,7 +73,7 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 	b := map[string]any{"name": f.serverName(name), "mcp": mcp}
 	var args []any
 	for key, value := range pairs(server) {
-		member, known := serverMembers[key.Value]
+		member, supported := serverMembers[key.Value]
 		path := at + ".mcp." + cmp.Or(member, "args")
 		if member != "" {
 			f.places[path] = value
@@ -85,7 +85,7 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 				"where mcpbridge is started, and name them in env", name.Value)
 		case key.Value == "type":
 			err = f.serverType(value)
-		case !known:
+		case !supported:
 			f.warn(key, "ignoring %s of %s: mcpbridge does not support it", key.Value, name.Value)
 		case key.Value == "disabled":
 			if value.Value == "true" {
@@ -154,9 +154,9 @@ func (f *file) text(n *yaml.Node, what string) (string, error) {
 		}
 		return found
 	})
-	if asked := promptVariable.FindStringSubmatch(replaced.Value); asked != nil {
+	if prompted := promptVariable.FindStringSubmatch(replaced.Value); prompted != nil {
 		return "", f.problem(n, "write ${env:NAME} instead, and set that variable",
-			"%s prompts the user of an editor, which mcpbridge does not support", asked[1])
+			"%s prompts the user of an editor, which mcpbridge does not support", prompted[1])
 	}
 	return f.expand(&replaced, clientVariable)
 }

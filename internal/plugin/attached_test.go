@@ -190,9 +190,9 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 
 func TestUnreachableBackendFailsWithinItsTimeout(t *testing.T) {
 	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *intervals) { p.CallWait = time.Second })
-	gone, leave := context.WithCancel(t.Context())
+	canceled, leave := context.WithCancel(t.Context())
 	leave()
-	_, err := r.Handle(gone, tool("x", ""), ignore)
+	_, err := r.Handle(canceled, tool("x", ""), ignore)
 	wantFailure(t, err, codes.Canceled, bridge.OutcomeNotExecuted, "CANCELLED")
 	for range 2 { // the first call waits, the second does not
 		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
@@ -315,7 +315,7 @@ func TestFirstResultIsTheResponse(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tc := range map[string]struct {
 		warnAfterResult func(s stream) error
-		told            int
+		notified        int
 	}{
 		"nothing":            {func(stream) error { return nil }, 0},
 		"another result":     {func(s stream) error { return s.Send(saying("b")) }, 1},
@@ -343,8 +343,8 @@ func TestFirstResultIsTheResponse(t *testing.T) {
 				}
 			}
 			log, _ := r.log.Read()
-			if n := strings.Count(log, "messages after a result"); n != tc.told || shown.Load() > 0 {
-				t.Errorf("logged %d times, want %d; %d events", n, tc.told, shown.Load())
+			if n := strings.Count(log, "messages after a result"); n != tc.notified || shown.Load() > 0 {
+				t.Errorf("logged %d times, want %d; %d events", n, tc.notified, shown.Load())
 			}
 		})
 	}
@@ -472,7 +472,7 @@ func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	if err := l.check(t.Context(), "", grpc.Peer(&at)); err != nil || broken(&at) {
 		t.Fatalf("before the connection failed: %v", err)
 	}
-	at.AuthInfo.(connInfo).on.(*trackedConn).ended.Store(true)
+	at.AuthInfo.(connInfo).conn.(*trackedConn).ended.Store(true)
 	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
 		t.Errorf("lost %v, sent %v, %v: a lost connection was classified as the backend's error", a.lost, a.sent, a.err)
 	}
@@ -719,10 +719,10 @@ func TestMessageLimitIsExactAndNamed(t *testing.T) {
 
 // The result of Discover is cached per connection, and an error is not cached.
 func TestDiscoverIsCalledOncePerConnection(t *testing.T) {
-	asked := 0
+	requests := 0
 	r := attach(t, &fake{discover: func() (*pb.DiscoverResponse, error) {
-		asked++
-		if asked == 1 {
+		requests++
+		if requests == 1 {
 			return nil, status.Error(codes.Internal, "not yet")
 		}
 		return &pb.DiscoverResponse{Instructions: proto.String("be kind")}, nil
@@ -742,8 +742,8 @@ func TestDiscoverIsCalledOncePerConnection(t *testing.T) {
 		}
 		d.Instructions = proto.String("changed by the caller")
 	}
-	if asked != 2 {
-		t.Errorf("got %d Discover requests", asked)
+	if requests != 2 {
+		t.Errorf("got %d Discover requests", requests)
 	}
 }
 

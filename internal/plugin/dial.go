@@ -193,7 +193,7 @@ func dialWithRetries(ctx context.Context, dial func(context.Context) (net.Conn, 
 		net.Conn
 		err error
 	}
-	first := make(chan dialedBackend)
+	results := make(chan dialedBackend)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -202,22 +202,22 @@ func dialWithRetries(ctx context.Context, dial func(context.Context) (net.Conn, 
 		wg.Go(func() {
 			c, err := dial(ctx)
 			select {
-			case first <- dialedBackend{c, err}:
+			case results <- dialedBackend{c, err}:
 			case <-ctx.Done():
 				if err == nil {
 					_ = c.Close()
 				}
 			}
 		})
-		again := time.NewTimer(400*time.Millisecond + rand.N(200*time.Millisecond))
+		retry := time.NewTimer(400*time.Millisecond + rand.N(200*time.Millisecond))
 		select {
-		case d := <-first:
-			again.Stop()
+		case d := <-results:
+			retry.Stop()
 			return d.Conn, d.err
 		case <-ctx.Done():
-			again.Stop()
+			retry.Stop()
 			return nil, ctx.Err()
-		case <-again.C:
+		case <-retry.C:
 		}
 	}
 }
@@ -261,13 +261,13 @@ func (t connCredentials) Clone() credentials.TransportCredentials {
 // connInfo is the AuthInfo that connCredentials adds.
 type connInfo struct {
 	credentials.AuthInfo
-	on net.Conn
+	conn net.Conn
 }
 
 // broken reports whether the connection of a call has ended.
 func broken(at *peer.Peer) bool {
 	t, _ := at.AuthInfo.(connInfo)
-	c, ok := t.on.(*trackedConn)
+	c, ok := t.conn.(*trackedConn)
 	return !ok || c.ended.Load()
 }
 
@@ -289,16 +289,16 @@ type retryObserver struct{}
 func (retryObserver) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 func (retryObserver) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	again := false
+	retry := false
 	switch s := s.(type) {
 	case *stats.Begin:
-		again = s.IsTransparentRetryAttempt
+		retry = s.IsTransparentRetryAttempt
 	case *stats.OutHeader:
 	default:
 		return
 	}
 	if r, ok := ctx.Value(refusalKey{}).(*refusal); ok {
-		r.Store(again)
+		r.Store(retry)
 	}
 }
 

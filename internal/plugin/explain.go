@@ -33,15 +33,15 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	notFound, isNotFound := errors.AsType[*child.NotFoundError](err)
 	silent, isUnresponsive := errors.AsType[*unresponsive](err)
 	limitErr, isLimit := errors.AsType[*child.LimitError](err)
-	switch bad := r.handshakeError(); {
+	switch refused := r.handshakeError(); {
 	case isNotFound:
 		fix = notFound.Fix
 	case isLimit:
 		fix = limitErr.Fix
 	case r.OutOfMemory():
 		why, fix = fmt.Errorf("it ended with %s", how), "raise its memory limit, or reduce its memory use"
-	case bad != nil:
-		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory "+
+	case refused != nil:
+		why, fix = refused, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory "+
 			"that its environment names"
 	case isUnresponsive:
 		fix = "it must serve TLS with the certificate of its handshake, and trust client certificates signed by " +

@@ -596,7 +596,7 @@ func TestUnhealthyBackendIsRestarted(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "once")
 			r := run(t, Options{Command: []string{rogue, how}, Env: []string{"FILE=" + file}},
 				func(p *intervals) {
-					p.health, p.idle, p.look = 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond
+					p.health, p.idle, p.poll = 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond
 				}).ready(t)
 			l := r.supervisor.Live()
 			pid := r.pid(t)

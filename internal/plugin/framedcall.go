@@ -77,10 +77,10 @@ func (p *Plugin) readFrame(ctx context.Context, a *attempt, call *bridge.Call, i
 	case errors.Is(in.err, errTooLong):
 		a.err = p.responseTooLarge(in.kind == frameResult)
 		return true
-	case in.kind == frameLast && !a.emitted:
+	case in.kind == frameGoAway && !a.emitted:
 		a.err, a.sent, a.lost = errNotStarted, false, true
 		return true
-	case in.kind == frameLast:
+	case in.kind == frameGoAway:
 		a.err, a.local = p.protocolViolation(call.Method, "sent events of a call that it reported as not begun"), true
 		return true
 	case in.err != nil && in.kind == frameError:

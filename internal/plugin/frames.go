@@ -41,7 +41,7 @@ const (
 	frameEvent  = 17
 	frameResult = 18
 	frameError  = 19
-	frameLast   = 20
+	frameGoAway = 20
 )
 
 const (
@@ -61,9 +61,9 @@ const (
 // A frames is a connection on which a backend receives calls of tools, with the messages of gRPC. The zero value has no
 // connection.
 type frames struct {
-	log  *zerolog.Logger
-	most int // the maximum size of a payload
-	dir  *runDir
+	log        *zerolog.Logger
+	maxPayload int // the maximum size of a payload
+	dir        *runDir
 
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -122,7 +122,7 @@ func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
 		return nil
 	}
 	return &frames{
-		log: log, most: most, dir: dir, listener: ln, last: make(chan struct{}), connEnded: make(chan struct{}),
+		log: log, maxPayload: most, dir: dir, listener: ln, last: make(chan struct{}), connEnded: make(chan struct{}),
 		calls: map[uint32]*framedCall{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -132,10 +132,10 @@ func (f *frames) env() string { return EnvFrames + "=unix:" + filepath.Join(f.di
 
 // serve serves one connection of the process group, until close. A panic while it processes a frame kills the backend.
 func (f *frames) serve(pgid func() int, panics *contain.Panics, kill func()) {
-	broke := func(*bridge.Error) { kill() }
+	onPanic := func(*bridge.Error) { kill() }
 	f.wg.Go(func() {
 		defer close(f.connEnded)
-		defer panics.Recover("the connection for frames", broke)
+		defer panics.Recover("the connection for frames", onPanic)
 		conn := f.accept(pgid)
 		if conn == nil {
 			return
@@ -151,7 +151,7 @@ func (f *frames) serve(pgid func() int, panics *contain.Panics, kill func()) {
 		var writer sync.WaitGroup
 		done := make(chan struct{})
 		writer.Go(func() {
-			defer panics.Recover("writing frames", broke)
+			defer panics.Recover("writing frames", onPanic)
 			f.write(conn, done)
 		})
 		defer func() {
@@ -202,7 +202,7 @@ func (f *frames) close() {
 func (f *frames) write(conn net.Conn, done chan struct{}) {
 	var queue []queuedFrame
 	var out net.Buffers
-	var heads []byte // the frames without a payload
+	var headers []byte // the frames without a payload
 	for {
 		select {
 		case <-f.wake:
@@ -211,7 +211,7 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 		}
 		f.mu.Lock()
 		queue, f.queue = f.queue, queue[:0]
-		heads = slices.Grow(heads[:0], f.controls*frameHeader)
+		headers = slices.Grow(headers[:0], f.controls*frameHeader)
 		f.size, f.controls = 0, 0
 		f.mu.Unlock()
 
@@ -221,10 +221,10 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 				out = append(out, *q.frame)
 				continue
 			}
-			n := len(heads)
-			heads = heads[:n+frameHeader]
-			putHeader(heads[n:], 0, q.id, q.kind)
-			out = append(out, heads[n:])
+			n := len(headers)
+			headers = headers[:n+frameHeader]
+			putHeader(headers[n:], 0, q.id, q.kind)
+			out = append(out, headers[n:])
 		}
 		left := out // WriteTo consumes it
 		_, err := left.WriteTo(conn)
@@ -307,7 +307,7 @@ func (f *frames) read(conn net.Conn) error {
 		if _, err := in.Discard(frameHeader); err != nil {
 			return err
 		}
-		if length > f.most {
+		if length > f.maxPayload {
 			if err := f.skip(in, length, id, kind); err != nil {
 				return err
 			}
@@ -377,7 +377,7 @@ func (f *frames) handleFrame(kind byte, id uint32, payload []byte) error {
 			err = status.Error(codes.Internal, "the backend failed the call with status OK")
 		}
 		return f.deliver(id, inbound{kind: kind, err: err})
-	case frameLast:
+	case frameGoAway:
 		return f.drain(id)
 	}
 	return nil // an unknown kind, of a later version
@@ -395,7 +395,7 @@ func (f *frames) drain(last uint32) error {
 	var err error
 	for id, c := range f.calls {
 		if int32(id-last) > 0 { // IDs wrap around
-			err = errors.Join(err, f.deliverTo(c, id, inbound{kind: frameLast}))
+			err = errors.Join(err, f.deliverTo(c, id, inbound{kind: frameGoAway}))
 		}
 	}
 	f.endIfDrained()
@@ -469,7 +469,7 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framedCall, id uint32) {
 		return nil, 0
 	}
 	size := proto.Size(r)
-	if size > f.most {
+	if size > f.maxPayload {
 		return nil, 0 // gRPC returns the error for it
 	}
 	frame := wire.Buffers.Get(frameHeader + size)

@@ -235,13 +235,13 @@ func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	if _, err := b.in.Peek(frameHeader); err != nil { // now the bridge blocks in the write
 		t.Fatal(err)
 	}
-	gone, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	var want []<-chan attempt
 	for i := range 3 {
 		want = append(want, b.call(t.Context(), strconv.Itoa(i), ignore))
-		a, made := b.p.attemptFrames(gone, b.f, tool("x", "gone"), ignore)
-		if !made || bridge.Canceled(gone, a.sent).Outcome != bridge.OutcomeNotExecuted {
+		a, made := b.p.attemptFrames(canceled, b.f, tool("x", "gone"), ignore)
+		if !made || bridge.Canceled(canceled, a.sent).Outcome != bridge.OutcomeNotExecuted {
 			t.Errorf("made %v, sent %v, %v", made, a.sent, a.err)
 		}
 	}
@@ -279,18 +279,18 @@ func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 func TestFramedCallsAreSentOrReportedAsNotSent(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	const callers, each = 4, 500
-	gone, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	var told [callers * each]bool // reported as not sent
+	var notSent [callers * each]bool // reported as not sent
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
-			for n := i; n < len(told); n += callers {
-				a, made := b.p.attemptFrames(gone, b.f, tool("x", strconv.Itoa(n)), ignore)
+			for n := i; n < len(notSent); n += callers {
+				a, made := b.p.attemptFrames(canceled, b.f, tool("x", strconv.Itoa(n)), ignore)
 				if !made {
 					t.Error("not sent as frames")
 				}
-				told[n] = !a.sent
+				notSent[n] = !a.sent
 			}
 		})
 	}
@@ -317,7 +317,7 @@ func TestFramedCallsAreSentOrReportedAsNotSent(t *testing.T) {
 		t.Fatal(a.err)
 	}
 	calls := <-read
-	for n, unsent := range told {
+	for n, unsent := range notSent {
 		if _, came := calls[strconv.Itoa(n)]; came == unsent {
 			t.Fatalf("call %d: received %v, reported as not sent %v", n, came, unsent)
 		}
@@ -418,22 +418,22 @@ func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	last, _ := b.called()
 	late := b.call(t.Context(), "{}", ignore)
 	b.called()
-	told := make(chan struct{}, 1)
-	odd := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { told <- struct{}{}; return nil })
+	notified := make(chan struct{}, 1)
+	odd := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { notified <- struct{}{}; return nil })
 	id, _ := b.called()
 	if id >= last {
 		t.Errorf("got the IDs %d and %d, want them to start again in between", last, id)
 	}
 	b.answer(frameEvent, id, progress(1)) // a protocol violation for a call that it has not started
-	<-told
-	b.send(frameLast, last, nil)
+	<-notified
+	b.send(frameGoAway, last, nil)
 	if a := <-late; !a.lost || a.sent || a.err == nil {
 		t.Errorf("call after the last: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
 	if a := <-odd; a.lost || !a.sent || bridge.AsError(a.err).Reason != "BACKEND_MISBEHAVED" {
 		t.Errorf("call with an event: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
-	b.send(frameLast, id, nil)
+	b.send(frameGoAway, id, nil)
 	b.send(frameHello, 0, []byte{framesVersion})
 	b.answer(frameEvent, last, progress(1))
 	for { // TAKEN, of both

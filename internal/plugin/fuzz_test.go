@@ -157,10 +157,10 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(frameResult, 1, make([]byte, 5000)))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, frameResult})
 	f.Add(bytes.Repeat(frame(frameEvent, 1, nil), maxUnread+2))
-	f.Add(slices.Concat(frame(frameEvent, 3, message(progress(1))), frame(frameLast, 1, nil),
-		frame(frameResult, 1, message(text("a"))), frame(frameLast, 0, nil)))
+	f.Add(slices.Concat(frame(frameEvent, 3, message(progress(1))), frame(frameGoAway, 1, nil),
+		frame(frameResult, 1, message(text("a"))), frame(frameGoAway, 0, nil)))
 	f.Add(slices.Concat(bytes.Repeat(frame(frameEvent, 1, message(progress(1))), maxUnread+1),
-		frame(frameLast, math.MaxUint32, nil)))
+		frame(frameGoAway, math.MaxUint32, nil)))
 	const most = 4096
 	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		log := zerolog.Nop()
@@ -168,7 +168,10 @@ func FuzzFrames(f *testing.F) {
 		var calls map[uint32]*framedCall
 		fuzzing.Within(t, len(data), 1<<20, func() {
 			conn := wired{in: bytes.NewReader(data)}
-			r := &frames{log: &log, most: most, calls: map[uint32]*framedCall{}, last: make(chan struct{}), conn: conn}
+			r := &frames{
+				log: &log, maxPayload: most, calls: map[uint32]*framedCall{}, last: make(chan struct{}),
+				conn: conn,
+			}
 			calls = map[uint32]*framedCall{}
 			for id := range uint32(4) {
 				calls[id] = &framedCall{in: make(chan inbound, maxUnread+1)}
@@ -200,7 +203,7 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 		payload := data[:length]
 		data = data[length:]
 		long := length > most
-		if kind == frameLast && !long {
+		if kind == frameGoAway && !long {
 			breach := false
 			for one := range uint32(4) {
 				switch {

@@ -218,11 +218,11 @@ func (p *Plugin) checkHealth(ctx context.Context, l *instance, service string) (
 	})
 	reached := make(chan error, 1)
 	reach := func() {
-		limited, cancel := context.WithTimeout(ctx, p.intervals.silence-p.intervals.look)
+		limited, cancel := context.WithTimeout(ctx, p.intervals.silence-p.intervals.poll)
 		defer cancel()
 		reached <- l.probeNetwork(limited)
 	}
-	tick := time.NewTicker(p.intervals.look)
+	tick := time.NewTicker(p.intervals.poll)
 	defer tick.Stop()
 	var unanswered, nextReach time.Duration
 	stopped, reported := 0, false
@@ -243,7 +243,7 @@ func (p *Plugin) checkHealth(ctx context.Context, l *instance, service string) (
 			return nil, nil
 		case now := <-tick.C:
 			// time for which the bridge itself was stopped does not count
-			unanswered += min(now.Sub(at), 2*p.intervals.look)
+			unanswered += min(now.Sub(at), 2*p.intervals.poll)
 			at = now
 		}
 		if stopped++; !l.stopped() {

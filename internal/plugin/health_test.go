@@ -54,7 +54,7 @@ func TestHealthIsCheckedDuringCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := p.begin(&instance{link: k})
+		l := p.newInstance(&instance{link: k})
 		ctx, cancel := context.WithCancel(t.Context())
 		watched := make(chan loss)
 		go func() { watched <- p.watch(ctx, t.Context(), l, "") }()

@@ -106,7 +106,7 @@ type intervals struct {
 	health      time.Duration // between health checks while calls are in flight
 	idle        time.Duration // between health checks otherwise
 	misses      int           // number of failed health checks in a row that make a loss
-	look        time.Duration // between looks at a backend that has not responded to a health check yet
+	poll        time.Duration // between looks at a backend that has not responded to a health check yet
 	stopped     int           // number of looks in a row at a stopped process that make a loss
 	busy        time.Duration // until a warning reports that the backend does not respond
 	acknowledge time.Duration // how long a backend has to acknowledge a Listen before the bridge does
@@ -121,7 +121,7 @@ var defaultIntervals = intervals{
 		Shortage: 200 * time.Millisecond, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
 	},
 	settled: 100 * time.Millisecond, health: time.Second, idle: 30 * time.Second, misses: 3,
-	look: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second, acknowledge: 200 * time.Millisecond,
+	poll: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second, acknowledge: 200 * time.Millisecond,
 	silence: 1800 * time.Millisecond, lastAnswer: 3 * time.Second,
 }
 

@@ -287,15 +287,15 @@ type programLog struct {
 }
 
 func (l *programLog) Write(line []byte) (int, error) {
-	var said struct {
+	var record struct {
 		Message string
 		Pid     int
 	}
-	if err := json.Unmarshal(line, &said); err != nil {
+	if err := json.Unmarshal(line, &record); err != nil {
 		return 0, fmt.Errorf("%s: %w", line, err)
 	}
-	if said.Message == "the backend is ready" {
-		l.pids <- said.Pid
+	if record.Message == "the backend is ready" {
+		l.pids <- record.Pid
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

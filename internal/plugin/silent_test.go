@@ -103,7 +103,7 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 			finish, network := make(chan struct{}), &silence{Listener: l}
 			long(finish).serveAt(t, network)
 			r := run(t, Options{Address: "unix:" + sock}, func(p *intervals) {
-				p.health, p.look, p.silence, p.lastAnswer, p.CallWait = 50*time.Millisecond, 20*time.Millisecond,
+				p.health, p.poll, p.silence, p.lastAnswer, p.CallWait = 50*time.Millisecond, 20*time.Millisecond,
 					time.Second, patient, time.Hour
 			}).ready(t)
 			was := r.supervisor.Live()
@@ -179,7 +179,7 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 			finish, network := make(chan struct{}), &silence{Listener: l}
 			long(finish).serveAt(t, network)
 			r := run(t, Options{Address: "unix:" + sock, HangTimeout: hang}, func(p *intervals) {
-				p.health, p.look, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond,
+				p.health, p.poll, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond,
 					60*time.Millisecond
 			}).ready(t)
 			was := r.supervisor.Live()

@@ -47,8 +47,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return p.supervisor.Run(ctx)
 }
 
-// begin completes a new instance of the backend and returns it.
-func (p *Plugin) begin(l *instance) *instance {
+// newInstance completes a new instance of the backend and returns it.
+func (p *Plugin) newInstance(l *instance) *instance {
 	l.calls.first, l.discover.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.gone = l.ctx.Done()
@@ -66,7 +66,7 @@ func (p launchedBackend) Connect(ctx context.Context) (*instance, error) {
 		return nil, err
 	}
 	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
-	return p.begin(&instance{link: m.link, frames: m.frames, managed: m, began: began}), nil
+	return p.newInstance(&instance{link: m.link, frames: m.frames, managed: m, began: began}), nil
 }
 
 func (launchedBackend) IsFinal(_ error, first bool) bool { return first }
@@ -121,7 +121,7 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 		m, err = nil, e
 	})
 
-	config, err := p.keys(r)
+	config, err := p.makeKeys(r)
 	if err != nil {
 		m.finish()
 		return nil, fmt.Errorf("backend %q: its key pair: %w", p.o.Name, err)
@@ -199,8 +199,8 @@ func (p *Plugin) awaitHealthy(m *managed, until time.Time) error {
 
 const keyPairFile = "key-pair.pem"
 
-// keys makes the keys of both sides and writes the process's own.
-func (p *Plugin) keys(r *process) (*tls.Config, error) {
+// makeKeys makes the keys of both sides and writes the process's own.
+func (p *Plugin) makeKeys(r *process) (*tls.Config, error) {
 	keys, err := mtls.New()
 	if err != nil {
 		return nil, err
@@ -415,7 +415,7 @@ func (p *dialedBackend) Connect(ctx context.Context) (*instance, error) {
 			}
 		case err == nil && k.awaitReady(ctx):
 			p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
-			return p.begin(&instance{link: k}), nil
+			return p.newInstance(&instance{link: k}), nil
 		}
 	}
 	return nil, ctx.Err()

@@ -186,7 +186,7 @@ func (b *framedBackend) do(line string) error {
 			}
 		}
 	case "< LAST":
-		_, err := b.next(frameLast, n[0])
+		_, err := b.next(frameGoAway, n[0])
 		return err
 	case "< END":
 		b.ended = true
@@ -232,7 +232,7 @@ func (b *framedBackend) read() (framedFrame, error) {
 
 // next returns the payload of the next frame of a call, which must be of a kind. LAST belongs to the connection.
 func (b *framedBackend) next(kind byte, id uint32) ([]byte, error) {
-	of := func(f framedFrame) bool { return f.id == id && (f.kind == frameLast) == (kind == frameLast) }
+	of := func(f framedFrame) bool { return f.id == id && (f.kind == frameGoAway) == (kind == frameGoAway) }
 	var f framedFrame
 	if i := slices.IndexFunc(b.kept, of); i >= 0 {
 		f = b.kept[i]

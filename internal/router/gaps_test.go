@@ -70,17 +70,17 @@ func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 		r := route(t, nil, a, b)
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(true)}
 		before := listen(t, r, want)
-		before.told(t, acknowledged(want))
+		before.expect(t, acknowledged(want))
 		names, ttl := toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"b_x"})
 		if ttl == nil || *ttl != 0 {
 			t.Errorf("an incomplete list has the TTL %v", ttl)
 		}
 		after := listen(t, r, want) // a later subscriber receives it too
-		after.told(t, acknowledged(want))
+		after.expect(t, acknowledged(want))
 		a.set(func(s *server) { s.err, s.pages = nil, [][]string{{"y"}} })
-		before.told(t, toolsChanged())
-		after.told(t, toolsChanged())
+		before.expect(t, toolsChanged())
+		after.expect(t, toolsChanged())
 		names, _ = toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"a_y", "b_x"})
 		n := len(calls[*pb.ListToolsRequest](a))
@@ -129,14 +129,14 @@ func TestSharedListIsUsedUntilTheCallersConnectionIsReady(t *testing.T) {
 		r := routed(t, &log, router.Route{Name: "a", Handler: a}, router.Route{Name: "b", Handler: b})
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}
 		l := listen(t, r, want)
-		l.told(t, acknowledged(want))
+		l.expect(t, acknowledged(want))
 		names, ttl := toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"a_all", "b_x"})
 		if ttl == nil || *ttl != 0 || !strings.Contains(log.String(), "without capabilities") {
 			t.Errorf("the list has the TTL %v; log: %s", ttl, &log)
 		}
 		close(a.made)
-		l.told(t, toolsChanged())
+		l.expect(t, toolsChanged())
 		names, ttl = toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"a_own", "b_x"})
 		if ttl == nil || *ttl != 0 { // a's own list has no TTL
@@ -160,8 +160,8 @@ func TestRememberedGapsAreBounded(t *testing.T) {
 		a.set(func(s *server) { s.err = nil })
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}
 		l := listen(t, r, want)
-		l.told(t, acknowledged(want))
-		l.told(t, toolsChanged())
+		l.expect(t, acknowledged(want))
+		l.expect(t, toolsChanged())
 		synctest.Wait()
 		if n = len(calls[*pb.ListToolsRequest](a)) - n; n != 256 {
 			t.Errorf("got requests for %d parts", n)

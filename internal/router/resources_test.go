@@ -280,8 +280,8 @@ func listen(t *testing.T, h bridge.Handler, f *pb.SubscriptionFilter) *listening
 	return l
 }
 
-// told checks the next change.
-func (l *listening) told(t *testing.T, want *pb.ListenResponse) {
+// expect checks the next change.
+func (l *listening) expect(t *testing.T, want *pb.ListenResponse) {
 	t.Helper()
 	select {
 	case got := <-l.changes:
@@ -320,12 +320,12 @@ func TestChangesOfAllServersAreForwarded(t *testing.T) {
 			ResourceSubscriptions: []string{"x://b", "x://a", "x://nobody's"},
 		}
 		l := listen(t, route(t, nil, a, mute, b), want)
-		l.told(t, acknowledged(want))
+		l.expect(t, acknowledged(want))
 		for range 3 {
 			a.changes <- toolsChanged()
-			l.told(t, toolsChanged())
+			l.expect(t, toolsChanged())
 			b.changes <- updated("x://b")
-			l.told(t, updated("x://b"))
+			l.expect(t, updated("x://b"))
 		}
 		equal(t, "asked of a", calls[*pb.ListenRequest](a)[0].GetNotifications(),
 			&pb.SubscriptionFilter{
@@ -353,18 +353,18 @@ func TestReconnectedServerCountsAsChanged(t *testing.T) {
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(false)}
 		begin := time.Now()
 		l := listen(t, route(t, nil, a, b), want)
-		l.told(t, acknowledged(&pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}))
+		l.expect(t, acknowledged(&pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}))
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("acknowledged after %v", took)
 		}
 		b.set(func(s *server) { s.err = nil })
-		l.told(t, toolsChanged()) // b is reachable
+		l.expect(t, toolsChanged()) // b is reachable
 		close(a.changes)
 		synctest.Wait()
 		a.set(func(s *server) { s.changes = make(chan *pb.ListenResponse) })
-		l.told(t, toolsChanged()) // a is reachable again
+		l.expect(t, toolsChanged()) // a is reachable again
 		b.changes <- toolsChanged()
-		l.told(t, toolsChanged())
+		l.expect(t, toolsChanged())
 		l.end(t)
 	})
 }
@@ -379,7 +379,7 @@ func TestListenEndsWithoutAnyListChangedSupport(t *testing.T) {
 	// The Router itself reports changes of lists when a missing part is available.
 	for _, f := range []*pb.SubscriptionFilter{{}, {ToolsListChanged: proto.Bool(true)}} {
 		l = listen(t, route(t, nil, &server{}, &server{}), f)
-		l.told(t, acknowledged(f))
+		l.expect(t, acknowledged(f))
 		l.end(t)
 	}
 }
@@ -396,11 +396,11 @@ func TestUnknownSupportDoesNotDropOtherChanges(t *testing.T) {
 	b := &server{changes: make(chan *pb.ListenResponse)}
 	want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"u://b"}}
 	l := listen(t, route(t, nil, a, b), want)
-	l.told(t, acknowledged(want))
+	l.expect(t, acknowledged(want))
 	picky.changes <- toolsChanged()
-	l.told(t, toolsChanged())
+	l.expect(t, toolsChanged())
 	b.changes <- updated("u://b")
-	l.told(t, updated("u://b"))
+	l.expect(t, updated("u://b"))
 	l.end(t)
 }
 
@@ -436,9 +436,9 @@ func TestUnrequestedChangesAreDropped(t *testing.T) {
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"u://a"}}
 		l := listen(t, route(t, nil, noisy(toolsChanged()), noisy(toolsChanged(), updated("u://a"))), want)
 		synctest.Wait()
-		l.told(t, acknowledged(want))
-		l.told(t, toolsChanged())
-		l.told(t, updated("u://a"))
+		l.expect(t, acknowledged(want))
+		l.expect(t, toolsChanged())
+		l.expect(t, updated("u://a"))
 		l.end(t)
 	})
 }

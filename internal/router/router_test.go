@@ -85,7 +85,7 @@ func (s *server) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		return complete(out)
 	case *pb.CallToolRequest:
-		return complete(&pb.CallToolResult{Content: said("tool " + r.GetName())})
+		return complete(&pb.CallToolResult{Content: textContent("tool " + r.GetName())})
 	case *pb.GetPromptRequest:
 		return complete(&pb.GetPromptResult{Description: proto.String("prompt " + r.GetName())})
 	case *pb.ReadResourceRequest:
@@ -105,7 +105,7 @@ func (s *server) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 
 func complete(m proto.Message) (*bridge.Result, error) { return &bridge.Result{Complete: m}, nil }
 
-func said(text string) []*pb.ContentBlock {
+func textContent(text string) []*pb.ContentBlock {
 	return []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}}
 }
 
@@ -354,7 +354,7 @@ func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", public, err)
 			}
-			equal(t, public, got.GetContent(), said("tool "+own[i]))
+			equal(t, public, got.GetContent(), textContent("tool "+own[i]))
 		}
 	}
 	prompts, err := ask[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{})
@@ -745,10 +745,11 @@ func TestInstructionsAreLimited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, told, _ := strings.Cut(got.GetInstructions(), "server.\n\n")
-		if len(told) > 8<<10 || (told == text) != (n <= 8<<10) || !strings.HasSuffix(told, "…") != (n <= 8<<10) ||
-			strings.ToValidUTF8(told, "?") != told {
-			t.Errorf("%d bytes became %d: …%q", n, len(told), told[len(told)-8:])
+		_, instructions, _ := strings.Cut(got.GetInstructions(), "server.\n\n")
+		if len(instructions) > 8<<10 || (instructions == text) != (n <= 8<<10) ||
+			!strings.HasSuffix(instructions, "…") != (n <= 8<<10) ||
+			strings.ToValidUTF8(instructions, "?") != instructions {
+			t.Errorf("%d bytes became %d: …%q", n, len(instructions), instructions[len(instructions)-8:])
 		}
 	}
 }
@@ -776,12 +777,12 @@ func TestUnknownFieldsAreForwarded(t *testing.T) {
 
 // While a route is unavailable, clients receive its last declaration for clients of the same era.
 func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
-	var gone atomic.Bool
+	var unavailable atomic.Bool
 	of := map[bridge.Era]*pb.ServerCapabilities{
 		bridge.ModernEra: {Prompts: &pb.PromptsCapability{}}, bridge.LegacyEra: {Resources: &pb.ResourcesCapability{}},
 	}
 	twofold := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-		if gone.Load() {
+		if unavailable.Load() {
 			return nil, down
 		}
 		return complete(&pb.DiscoverResponse{Capabilities: of[call.Era()]})
@@ -792,7 +793,7 @@ func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, is := range []bool{false, true} {
-		gone.Store(is)
+		unavailable.Store(is)
 		for era := range bridge.Eras {
 			d, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover,
 				&pb.DiscoverRequest{Context: &pb.CallContext{Verified: bridge.Verified(era.Latest(), nil, nil)}})

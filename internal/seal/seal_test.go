@@ -17,12 +17,12 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// usual are the limits that are not configured.
-var usual = limits.Limits{}.OrDefaults()
+// defaultLimits are the limits that are not configured.
+var defaultLimits = limits.Limits{}.OrDefaults()
 
 // newSealer returns a Sealer with the usual limit of a state.
 func newSealer(keys [][32]byte, ttl time.Duration) *seal.Sealer {
-	return seal.New(keys, ttl, usual.State)
+	return seal.New(keys, ttl, defaultLimits.State)
 }
 
 func call(subject string, state []byte) *bridge.Call {
@@ -50,7 +50,7 @@ func code(err error) codes.Code {
 }
 
 func TestStateOpensOnlyForItsCaller(t *testing.T) {
-	s := newSealer(nil, usual.StateTTL)
+	s := newSealer(nil, defaultLimits.StateTTL)
 	for _, state := range [][]byte{{}, []byte("text"), {0, 255, 254}, bytes.Repeat([]byte("x"), 32<<10)} {
 		back := sealed(t, s, "me", state, 3)
 		if len(state) > 0 && bytes.Contains(back, state) || len(back) > 64<<10 {
@@ -79,7 +79,7 @@ func TestStateOpensOnlyForItsCaller(t *testing.T) {
 
 func TestStateExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, ttl := range []time.Duration{usual.StateTTL, time.Minute} {
+		for _, ttl := range []time.Duration{defaultLimits.StateTTL, time.Minute} {
 			s := newSealer(nil, ttl)
 			back := sealed(t, s, "me", []byte("s"), 1)
 			<-time.After(ttl - time.Second)
@@ -98,7 +98,7 @@ func TestStateExpires(t *testing.T) {
 }
 
 func TestSealLimits(t *testing.T) {
-	s := newSealer(nil, usual.StateTTL)
+	s := newSealer(nil, defaultLimits.StateTTL)
 	for n := 32<<10 - 1; n <= 32<<10+1; n++ {
 		_, err := s.Seal(call("me", nil), &pb.InputRequired{RequestState: make([]byte, n)}, 1)
 		if (err == nil) != (n <= 32<<10) {
@@ -130,7 +130,7 @@ func FuzzOpen(f *testing.F) {
 	for _, s := range []string{"", "A", "AAAA", "!!!", "\xff", string(bytes.Repeat([]byte("A"), 200))} {
 		f.Add([]byte(s))
 	}
-	s := newSealer([][32]byte{{1}}, usual.StateTTL)
+	s := newSealer([][32]byte{{1}}, defaultLimits.StateTTL)
 	fuzzing.Run(f, func(t *testing.T, state []byte) {
 		if state == nil {
 			state = []byte{}

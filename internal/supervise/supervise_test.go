@@ -37,9 +37,9 @@ func TestRestartsBackOff(t *testing.T) {
 	}
 }
 
-type conn struct{ gone chan struct{} }
+type conn struct{ done chan struct{} }
 
-func (c *conn) Gone() <-chan struct{} { return c.gone }
+func (c *conn) Gone() <-chan struct{} { return c.done }
 
 // A fake is a backend whose connections a test establishes and closes.
 type fake struct {
@@ -54,7 +54,7 @@ func (f *fake) Connect(ctx context.Context) (*conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &conn{gone: make(chan struct{})}, nil
+		return &conn{done: make(chan struct{})}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -62,7 +62,7 @@ func (f *fake) Connect(ctx context.Context) (*conn, error) {
 
 func (f *fake) Watch(ctx context.Context, c *conn) bool {
 	select {
-	case <-c.gone:
+	case <-c.done:
 	case <-ctx.Done():
 	}
 	return f.unreachable
@@ -217,7 +217,7 @@ func TestCallsWaitForAConnection(t *testing.T) {
 		{"a program that exited: until the next one answers", true, func(f *fake, s *Supervisor[*conn]) {
 			f.connects <- nil
 			synctest.Wait()
-			close(s.Live().gone)
+			close(s.Live().done)
 			time.AfterFunc(20*time.Second, func() { f.connects <- nil })
 			synctest.Wait()
 		}, 20 * time.Second, 20 * time.Second, ""},
@@ -230,14 +230,14 @@ func TestCallsWaitForAConnection(t *testing.T) {
 		{"an address that has been unreachable for a minute: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.connects <- nil
 			synctest.Wait()
-			close(s.Live().gone)
+			close(s.Live().done)
 			time.Sleep(time.Minute) //nolint:forbidigo // by the clock of synctest
 		}, 0, 0, "was lost and does not respond yet"},
 		{"an unreachable address: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.unreachable = true
 			f.connects <- nil
 			synctest.Wait()
-			close(s.Live().gone)
+			close(s.Live().done)
 			synctest.Wait()
 		}, 0, 0, "no longer responds"},
 	} {

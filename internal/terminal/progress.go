@@ -26,12 +26,12 @@ type Progress struct {
 	drawn       string
 }
 
-// Work that ends within quietTime shows no progress. A bar is drawn at most every drawTime; work without progress shows
-// a line after each waitTime.
+// Work that ends within showDelay shows no progress. A bar is drawn at most every drawInterval; work without progress
+// shows a line after each waitInterval.
 const (
-	quietTime = 300 * time.Millisecond
-	drawTime  = 50 * time.Millisecond
-	waitTime  = time.Second
+	showDelay    = 300 * time.Millisecond
+	drawInterval = 50 * time.Millisecond
+	waitInterval = time.Second
 )
 
 // NewProgress returns a bar on w, if w is a terminal.
@@ -54,12 +54,12 @@ func (b *Progress) Begin(what string) (end func()) {
 	}
 	began := time.Now()
 	b.mu.Lock()
-	b.next, b.hasProgress = began.Add(quietTime), false
+	b.next, b.hasProgress = began.Add(showDelay), false
 	b.mu.Unlock()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(waitTime)
+		tick := time.NewTicker(waitInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -90,7 +90,7 @@ func (b *Progress) Show(p *pb.Progress) {
 	if b.w == nil || now.Before(b.next) {
 		return
 	}
-	b.next, b.hasProgress = now.Add(drawTime), true
+	b.next, b.hasProgress = now.Add(drawInterval), true
 	b.draw(barText(p, b.width-1))
 }
 

@@ -29,12 +29,12 @@ func TestCloseWritesAllLines(t *testing.T) {
 	}
 }
 
-// When nobody reads, the oldest lines go, and how many is told when somebody reads again.
+// While the destination blocks, the oldest lines are dropped, and their number is logged when it is read again.
 func TestOldestLinesAreDroppedFirst(t *testing.T) {
 	r, w := io.Pipe()
 	q := NewQueue(w)
-	var told bytes.Buffer
-	log := zerolog.New(&told)
+	var out bytes.Buffer
+	log := zerolog.New(&out)
 	q.log.Store(&log)
 	const lines = 3 * maxQueued
 	for i := range lines {
@@ -55,7 +55,7 @@ func TestOldestLinesAreDroppedFirst(t *testing.T) {
 	if n < maxQueued || n > maxQueued+1 || !strings.HasSuffix(all, fmt.Sprintf("line %d\n", lines-1)) {
 		t.Errorf("%d lines are left, to the end %q", n, all[len(all)-20:])
 	}
-	if want := fmt.Sprintf(`"lines":%d`, lines-n); !strings.Contains(told.String(), want) {
-		t.Errorf("told %s, not %s", told.String(), want)
+	if want := fmt.Sprintf(`"lines":%d`, lines-n); !strings.Contains(out.String(), want) {
+		t.Errorf("logged %s, want %s", out.String(), want)
 	}
 }

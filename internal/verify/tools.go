@@ -412,28 +412,28 @@ func checkListen(t *trial) {
 			return
 		}
 	}
-	notified := func(change string, is func(*pb.ListenResponse) bool) {
+	expect := func(change string, is func(*pb.ListenResponse) bool) {
 		if m := l.next(); m == nil || !is(m) {
 			t.failf("%s: the subscriber gets %v", change, m)
 		}
 	}
-	listed := func() bool {
+	isListed := func() bool {
 		return slices.ContainsFunc(t.readAll(lists[0]), func(m proto.Message) bool {
 			return m.(*pb.Tool).GetName() == "verify-new"
 		})
 	}
 	toolsChanged := func(m *pb.ListenResponse) bool { return m.GetToolsListChanged() != nil }
 	t.checkText("update", `{"uri":"test://a"}`, "updated")
-	notified(uri+" changed", func(m *pb.ListenResponse) bool { return m.GetResourceUpdated().GetUri() == uri })
+	expect(uri+" changed", func(m *pb.ListenResponse) bool { return m.GetResourceUpdated().GetUri() == uri })
 	t.checkText("add", `{"name":"verify-new"}`, "added")
-	notified("a tool was added", toolsChanged)
-	if !listed() {
+	expect("a tool was added", toolsChanged)
+	if !isListed() {
 		t.failf("a tool that was added is not listed")
 	}
 	t.checkText("verify-new", `{}`, "verify-new")
 	t.checkText("remove", `{"name":"verify-new"}`, "removed")
-	notified("a tool was removed", toolsChanged)
-	if listed() {
+	expect("a tool was removed", toolsChanged)
+	if isListed() {
 		t.failf("a tool that was removed is still listed")
 	}
 	_, err := t.call(t.ctx, "verify-new", `{}`)

@@ -41,7 +41,7 @@ type Outcome string
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
-	LeftOut Outcome = "left out" // see Needs
+	Skipped Outcome = "left out" // see Needs
 )
 
 // Preconditions of checks.
@@ -108,9 +108,9 @@ func Run(ctx context.Context, o Options) ([]Check, error) {
 		c := Check{Name: r.name, Does: r.does, Clause: r.clause}
 		switch {
 		case r.needs == needsKit && !d.kit:
-			c.Outcome, c.Needs = LeftOut, needsKit
+			c.Outcome, c.Needs = Skipped, needsKit
 		case r.launch && o.Address != "":
-			c.Outcome, c.Needs = LeftOut, needsLaunch
+			c.Outcome, c.Needs = Skipped, needsLaunch
 		default:
 			d.run(ctx, r, &c)
 		}

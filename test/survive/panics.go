@@ -144,7 +144,7 @@ var panicPoints = map[string]panicPoint{
 		kick: (*target).killPlugin, rare: true,
 	},
 	"pluginLaunch": {
-		file: "internal/plugin/supervise.go", line: "config, err := p.keys(r)",
+		file: "internal/plugin/supervise.go", line: "config, err := p.makeKeys(r)",
 		kick: (*target).killPlugin, rare: true,
 	},
 	"childRead":        {file: "internal/child/child.go", line: "read()", kick: (*target).killPlugin, rare: true},

@@ -207,11 +207,11 @@ func TestSeveralQuestionsInOneRound(t *testing.T) {
 	does(app, "joined", func(ctx context.Context) (string, error) {
 		a, err1 := mcpbridge.Elicit[string](ctx, "A?", mcpbridge.Key("1"))
 		roots, err2 := mcpbridge.Roots(ctx, mcpbridge.Key("2"))
-		said, err3 := mcpbridge.SampleText(ctx, "B?", 10, mcpbridge.Key("3"))
+		text, err3 := mcpbridge.SampleText(ctx, "B?", 10, mcpbridge.Key("3"))
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return "", err
 		}
-		return a.Data + roots[0].GetUri() + said, nil
+		return a.Data + roots[0].GetUri() + text, nil
 	})
 	does(app, "concurrent", func(ctx context.Context) (string, error) {
 		var wg sync.WaitGroup
@@ -444,13 +444,13 @@ func TestHandlerWithAStateOfItsOwn(t *testing.T) {
 func TestQuestionsAreAnsweredInTheirOrder(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	does(app, "asks", func(ctx context.Context) (string, error) {
-		var said []string
+		var text []string
 		var errs []error
 		for _, q := range []string{"z", "a", "m"} {
 			a, err := mcpbridge.Elicit[string](ctx, q, mcpbridge.Key(q))
-			said, errs = append(said, a.Data), append(errs, err)
+			text, errs = append(text, a.Data), append(errs, err)
 		}
-		return strings.Join(said, ""), errors.Join(errs...)
+		return strings.Join(text, ""), errors.Join(errs...)
 	})
 	if got := mcpbridgetest.Call(t, app, "asks", nil, mcpbridgetest.WithAnswers("1", "2", "3")).Text(); got != "123" {
 		t.Errorf("got %s", got)

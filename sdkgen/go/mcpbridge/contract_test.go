@@ -12,8 +12,8 @@ import (
 // Calls of a bridge with another version of the contract fail, with both versions and the fix in the error.
 func TestBridgesOfAnotherContractVersionAreRefused(t *testing.T) {
 	_, conn := attached(t)
-	for version, said := range map[int32]string{0: "1", 1: "1", 3: "3"} {
-		want := "the bridge has version " + said +
+	for version, text := range map[int32]string{0: "1", 1: "1", 3: "3"} {
+		want := "the bridge has version " + text +
 			" of the contract, and this SDK has version 2: install an mcpbridge and an SDK of the same release"
 		caller := &pb.CallContext{Verified: &pb.VerifiedCaller{ContractVersion: version}}
 		stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(),

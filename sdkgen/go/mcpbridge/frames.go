@@ -30,7 +30,7 @@ const (
 	frameEvent  = 17
 	frameResult = 18
 	frameError  = 19
-	frameLast   = 20
+	frameGoAway = 20
 
 	frameHeader = 9
 	maxUnread   = 64 // maximum number of unread events of a call
@@ -260,7 +260,7 @@ func (f *frames) drain() {
 	f.draining = true
 	last := f.last
 	f.mu.Unlock()
-	f.put(frameLast, last, func(to []byte) []byte { return to })
+	f.put(frameGoAway, last, func(to []byte) []byte { return to })
 	<-f.ended // The bridge then closes the connection.
 	f.calls.Wait()
 }

@@ -84,11 +84,11 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	var forms []string
 	answers := []any{M{"seat": "w", "extras": []string{"wifi"}}, M{"value": "ic"}, M{"value": []string{"bz"}}}
 	c.Answer = func(_ string, params json.RawMessage) any {
-		var asked struct {
+		var requests struct {
 			RequestedSchema struct{ Properties json.RawMessage }
 		}
-		_ = json.Unmarshal(params, &asked)
-		forms = append(forms, canonical(t, asked.RequestedSchema.Properties))
+		_ = json.Unmarshal(params, &requests)
+		forms = append(forms, canonical(t, requests.RequestedSchema.Properties))
 		return M{"action": "accept", "content": answers[len(forms)-1]}
 	}
 	if text := c.Call("comfort", nil); text != "w [wifi] ic [bz]" {
@@ -107,9 +107,9 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 
 	// Sampling with tools.
 	c = run("advice")
-	var asked []string
+	var requests []string
 	c.Answer = func(_ string, params json.RawMessage) any {
-		if asked = append(asked, string(params)); len(asked) > 1 {
+		if requests = append(requests, string(params)); len(requests) > 1 {
 			return M{"role": "assistant", "model": "m", "content": M{"type": "text", "text": "Rome"}}
 		}
 		wish := M{"type": "tool_use", "id": "1", "name": "degrees", "input": M{"city": "rome"}}
@@ -118,9 +118,9 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	if text := c.Call("advise", M{"question": "Where?"}); text != "Rome" {
 		t.Errorf("got %q", text)
 	}
-	if len(asked) != 2 || !strings.Contains(asked[0], `"name":"degrees"`) ||
-		!strings.Contains(asked[1], `"toolUseId":"1"`) || !strings.Contains(asked[1], `{"result":30}`) {
-		t.Errorf("asked %s", asked)
+	if len(requests) != 2 || !strings.Contains(requests[0], `"name":"degrees"`) ||
+		!strings.Contains(requests[1], `"toolUseId":"1"`) || !strings.Contains(requests[1], `{"result":30}`) {
+		t.Errorf("asked %s", requests)
 	}
 
 	// User interfaces.

@@ -622,11 +622,11 @@ func TestStartWaitsForTheBackend(t *testing.T) {
 // A failing test is one whose failure is expected.
 type failing struct {
 	testing.TB
-	said string
+	message string
 }
 
 func (f *failing) Fatalf(format string, args ...any) {
-	f.said = fmt.Sprintf(format, args...)
+	f.message = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
@@ -634,13 +634,13 @@ func (f *failing) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
 
 func TestStartFailsIfTheBackendDoesNotStart(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	test, bridge, done := &failing{TB: t, said: "nothing"}, bridgeBinary(t), make(chan struct{})
+	test, bridge, done := &failing{TB: t, message: "nothing"}, bridgeBinary(t), make(chan struct{})
 	go func() {
 		defer close(done)
 		mcpbridgetest.Start(test, bridge, "sh", "-c", "sleep 3; exit 3")
 	}()
-	if <-done; !strings.Contains(test.said, "the program does not serve") {
-		t.Errorf("got %q", test.said)
+	if <-done; !strings.Contains(test.message, "the program does not serve") {
+		t.Errorf("got %q", test.message)
 	}
 }
 

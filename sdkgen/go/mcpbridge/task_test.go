@@ -149,7 +149,8 @@ func TestTaskBehindTheBridge(t *testing.T) {
 	if err := json.Unmarshal(m.Result, &result); err != nil || result.Content[0].Text != "Booked for Ada" {
 		t.Errorf("got %s, %+v", m.Result, m.Error)
 	}
-	if got := c.Call("book", nil); got != `error -32601: tools/call: the tool "book" runs as a task only: call it with `+
+	if got := c.Call("book",
+		nil); got != `error -32601: tools/call: the tool "book" runs as a task only: call it with `+
 		"`task`" {
 		t.Errorf("got %s", got)
 	}
@@ -188,20 +189,20 @@ func TestTaskThatStartsLaterBehindTheBridge(t *testing.T) {
 		}
 		return m
 	}
-	var asked struct {
+	var params struct {
 		ResultType, RequestState string
 		InputRequests            map[string]json.RawMessage
 	}
 	m := request("tools/call", M{"name": "later", "arguments": M{}})
-	if err := json.Unmarshal(m.Result, &asked); err != nil || asked.ResultType != "input_required" {
+	if err := json.Unmarshal(m.Result, &params); err != nil || params.ResultType != "input_required" {
 		t.Fatalf("got %s, %+v, want a question", m.Result, m.Error)
 	}
 	answers := M{}
-	for key := range asked.InputRequests {
+	for key := range params.InputRequests {
 		answers[key] = M{"action": "accept", "content": M{"value": "Ada"}}
 	}
 	m = request("tools/call", M{
-		"name": "later", "arguments": M{}, "inputResponses": answers, "requestState": asked.RequestState,
+		"name": "later", "arguments": M{}, "inputResponses": answers, "requestState": params.RequestState,
 	})
 	var created task
 	if err := json.Unmarshal(m.Result, &created); err != nil || created.TaskID == "" {

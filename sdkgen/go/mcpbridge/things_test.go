@@ -188,20 +188,20 @@ func TestDiscoverSaysWhatThereIs(t *testing.T) {
 // A listening stream hands over what is told.
 type listening struct {
 	grpc.ServerStream
-	ctx  context.Context
-	told chan *pb.ListenResponse
+	ctx    context.Context
+	events chan *pb.ListenResponse
 }
 
 func (l *listening) Context() context.Context { return l.ctx }
 func (l *listening) Send(m *pb.ListenResponse) error {
-	l.told <- m
+	l.events <- m
 	return nil
 }
 
 func TestChangesAreTold(t *testing.T) {
 	app := library()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &listening{ctx: ctx, told: make(chan *pb.ListenResponse)}
+	l := &listening{ctx: ctx, events: make(chan *pb.ListenResponse)}
 	ended := make(chan error)
 	yes := true
 	go func() {
@@ -210,18 +210,18 @@ func TestChangesAreTold(t *testing.T) {
 			ResourceSubscriptions: []string{"book://x/1", "file:///dir/"},
 		}}, l)
 	}()
-	if ack := (<-l.told).GetAcknowledged().GetNotifications(); !ack.GetToolsListChanged() ||
+	if ack := (<-l.events).GetAcknowledged().GetNotifications(); !ack.GetToolsListChanged() ||
 		ack.PromptsListChanged != nil {
 		t.Errorf("got %v", ack)
 	}
 	tool(app, "new", 1)
-	if got := <-l.told; got.GetToolsListChanged() == nil {
+	if got := <-l.events; got.GetToolsListChanged() == nil {
 		t.Errorf("got %v", got)
 	}
 	app.NotifyUpdated("book://x/12") // nobody's
 	app.RemovePrompt("review")       // not asked for
 	app.NotifyUpdated("file:///dir/a")
-	if got := <-l.told; got.GetResourceUpdated().GetUri() != "file:///dir/a" {
+	if got := <-l.events; got.GetResourceUpdated().GetUri() != "file:///dir/a" {
 		t.Errorf("got %v", got)
 	}
 	if !app.RemoveTool("new") || app.RemoveTool("new") || !app.RemoveResource("config://app") ||
@@ -230,7 +230,7 @@ func TestChangesAreTold(t *testing.T) {
 	}
 	seen := ""
 	for !strings.Contains(seen, "tools") || !strings.Contains(seen, "resources") {
-		m := <-l.told
+		m := <-l.events
 		switch {
 		case m.GetToolsListChanged() != nil:
 			seen += "tools"
@@ -249,7 +249,7 @@ func TestChangesAreTold(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			return
-		case <-l.told:
+		case <-l.events:
 		}
 	}
 }
@@ -334,11 +334,11 @@ func TestVisits(t *testing.T) {
 		t.Errorf("got %v", e)
 	}
 	yes := true
-	l := &listening{ctx: t.Context(), told: make(chan *pb.ListenResponse)}
+	l := &listening{ctx: t.Context(), events: make(chan *pb.ListenResponse)}
 	go app.Service().Listen(&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ElicitationsCompleted: &yes}}, l)
-	<-l.told
+	<-l.events
 	app.NotifyVisited("v1")
-	if got := (<-l.told).GetElicitationCompleted().GetElicitationId(); got != "v1" {
+	if got := (<-l.events).GetElicitationCompleted().GetElicitationId(); got != "v1" {
 		t.Errorf("got %q", got)
 	}
 }

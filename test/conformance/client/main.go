@@ -132,7 +132,7 @@ func run(ctx context.Context, path, address, name string) (err error) {
 	}
 	defer conn.Close()
 	caller := &pb.CallContext{ClientInfo: &pb.Implementation{Name: "conformance-client", Version: "1"}}
-	if s.asked {
+	if s.requested {
 		caller.ClientCapabilities = &pb.ClientCapabilities{
 			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}},
 		}

@@ -16,8 +16,8 @@ import (
 type scenario struct {
 	// steps does it. What it returns is the scenario's status.
 	steps func(context.Context, *driver) error
-	// asked says that the client can show forms to its user.
-	asked bool
+	// requested says that the client can show forms to its user.
+	requested bool
 	// unchecked says that the suite gives arguments that the schema of its tool does not allow: mcpbridge is told not
 	// to look.
 	unchecked bool
@@ -45,10 +45,10 @@ type given struct {
 var scenarios = map[string]scenario{
 	"initialize":                          {steps: list},
 	"tools_call":                          {steps: call("add_numbers", `{"a":5,"b":3}`)},
-	"elicitation-sep1034-client-defaults": {steps: call("test_client_elicitation_defaults", `{}`), asked: true},
+	"elicitation-sep1034-client-defaults": {steps: call("test_client_elicitation_defaults", `{}`), requested: true},
 	"sse-retry":                           {steps: call("test_reconnection", `{}`)},
 	"request-metadata":                    {steps: list},
-	"sep-2322-client-request-state":       {steps: mrtr, asked: true},
+	"sep-2322-client-request-state":       {steps: mrtr, requested: true},
 	"http-standard-headers":               {steps: everyMethod},
 	"http-custom-headers":                 {steps: givenCalls, unchecked: true},
 	"http-invalid-tool-headers":           {steps: everyTool},
