@@ -1,8 +1,7 @@
-// Command client-go drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
+// Command client-go calls any MCP server through mcpbridge, with generated stubs only: docs/clients.md.
 //
-// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks
-// in
-// between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. Input
+// requests are printed, and the next line is the answer: the values of a form in JSON, or the text of a model.
 package main
 
 import (
@@ -24,8 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// caller says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not
-// wanted.
+// caller declares the capabilities of this client. It receives no other input requests, and progress only if it
+// requests it.
 var caller = &pb.CallContext{
 	ClientInfo: &pb.Implementation{Name: "client-go", Version: "1.0"},
 	ClientCapabilities: &pb.ClientCapabilities{
@@ -46,7 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	mcp := pb.NewMcpServiceClient(conn) // one is enough, and any number of goroutines may use it
+	mcp := pb.NewMcpServiceClient(conn) // one is enough for any number of goroutines
 	server := metadata.Pairs()
 	if len(os.Args) > 2 {
 		server.Set("mcpbridge-server", os.Args[2])
@@ -56,7 +55,7 @@ func main() {
 	}
 	for input.Scan() {
 		words := append(strings.SplitN(input.Text(), " ", 3), "", "")
-		// A call that takes longer is cancelled, at the server too.
+		// A call that takes longer is canceled, also at the server.
 		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), server), time.Minute)
 		if run := commands[words[0]]; run == nil {
 			fmt.Println("there is no command", words[0])
@@ -91,7 +90,7 @@ func call(ctx context.Context, mcp pb.McpServiceClient, name, arguments string) 
 		switch event, err = stream.Recv(); {
 		case event.GetProgress() != nil:
 			fmt.Println("progress", event.GetProgress().GetProgress(), "of", event.GetProgress().GetTotal())
-		case event.GetInputRequired() != nil: // the call is over; made again with the answers and the state, it goes on
+		case event.GetInputRequired() != nil: // call again with the answers and the state
 			req.RequestState, req.InputResponses = event.GetInputRequired().RequestState, map[string]*pb.InputResponse{}
 			for _, question := range event.GetInputRequired().GetInputRequests() {
 				req.InputResponses[question.GetKey()] = answer(question)

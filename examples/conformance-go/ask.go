@@ -12,11 +12,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// What is asked of a client is returned, and the call comes again with the answers: everything else that a tool wants
-// to know by then goes into the state. The answers are not to be trusted, so one that is missing, or of another kind
-// than was asked for, is asked for again. Whether the client can be asked at all, the bridge knows.
+// A tool requires input by returning input requests, and is called again with the answers. It stores everything else
+// that it needs then in the state. Answers are not trusted: a missing one, or one of another type, is requested again.
+// The bridge checks that the client supports the requests.
 
-// inputRequired is what is asked of the client. The state is absent if it is empty.
+// inputRequired returns input requests to the client. The state is absent if it is empty.
 func inputRequired(state string, requests ...*pb.InputRequest) *pb.InputRequired {
 	n := &pb.InputRequired{InputRequests: requests}
 	if state != "" {
@@ -69,8 +69,8 @@ const (
 		"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}},"required":[]}`
 )
 
-// refused returns why the client did not answer something it was asked, or nothing. Older revisions only.
-func refused(answers map[string]*pb.InputResponse) string {
+// refusalText returns why the client did not answer an input request, or "". Only older revisions have such answers.
+func refusalText(answers map[string]*pb.InputResponse) string {
 	for key, a := range answers {
 		if e := a.GetError(); e != nil {
 			return fmt.Sprintf("The client did not answer %q: %s", key, e.GetMessage())
@@ -79,8 +79,8 @@ func refused(answers map[string]*pb.InputResponse) string {
 	return ""
 }
 
-// returned describes the user's answer.
-func returned(e *pb.ElicitResult) string {
+// answerText describes the user's answer to a form.
+func answerText(e *pb.ElicitResult) string {
 	content := e.GetContent()
 	if content == "" {
 		content = "{}"
@@ -106,15 +106,15 @@ func modelText(m *pb.CreateMessageResult) string {
 	return out.String()
 }
 
-// asksForm returns a tool that shows the user a form, under the given key, and returns the answer. No key stands for
+// formTool returns a tool that requests a form with the given key, and returns the answer. If key is empty, it is
 // "form".
-func asksForm(key, schema string) func(*call) error {
+func formTool(key, schema string) func(*call) error {
 	if key == "" {
 		key = "form"
 	}
 	return func(c *call) error {
 		if e := c.GetInputResponses()[key].GetElicit(); e != nil {
-			return c.finish(text("Elicitation completed: " + returned(e)))
+			return c.finish(text("Elicitation completed: " + answerText(e)))
 		}
 		return c.requireInput(inputRequired("", keyed(key, form("Please fill in this form", schema))))
 	}
@@ -122,7 +122,7 @@ func asksForm(key, schema string) func(*call) error {
 
 func elicitation(c *call) error {
 	if e := c.GetInputResponses()["user"].GetElicit(); e != nil {
-		return c.finish(text("User response: <" + returned(e) + ">"))
+		return c.finish(text("User response: <" + answerText(e) + ">"))
 	}
 	var args struct{ Message string }
 	if err := c.arguments(&args); err != nil {
@@ -149,7 +149,7 @@ func greet(c *call) error {
 	}
 	name, ok := field(e, "name")
 	if !ok {
-		return c.finish(text("Then not: " + returned(e)))
+		return c.finish(text("Then not: " + answerText(e)))
 	}
 	return c.finish(text("Hello, " + name + "!"))
 }
@@ -179,7 +179,7 @@ func uris(r *pb.ListRootsResult) string {
 	return strings.Join(all, ", ")
 }
 
-// confirm wants its state back with the answer. A client that changes it never gets here: the bridge finds out.
+// confirm requires its state with the answer. The bridge rejects a modified state.
 func confirm(c *call) error {
 	const asked = "asked to confirm"
 	e := c.GetInputResponses()["confirm"].GetElicit()
@@ -189,7 +189,7 @@ func confirm(c *call) error {
 	if string(c.GetRequestState()) != asked {
 		return status.Errorf(codes.InvalidArgument, "the state is %q, and was %q", c.GetRequestState(), asked)
 	}
-	return c.finish(text("state-ok: " + returned(e)))
+	return c.finish(text("state-ok: " + answerText(e)))
 }
 
 func askAll(c *call) error {
@@ -203,7 +203,7 @@ func askAll(c *call) error {
 	return c.finish(text(fmt.Sprintf("%s %s, you work in %s", modelText(greeting), name, uris(where))))
 }
 
-// A progressState is the state of askTwice: what it has learned in earlier rounds.
+// A progressState is the state of askTwice: the step, and the answers of earlier rounds.
 type progressState struct {
 	Step int
 	Name string

@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// changes are what test_trigger_tool_change and test_trigger_prompt_change have done, and who wants to know.
+// changes has the state that test_trigger_tool_change and test_trigger_prompt_change toggle, and its listeners.
 type changes struct {
 	mu           sync.Mutex // guards what is below
 	tool, prompt bool
@@ -52,7 +52,7 @@ func (c *changes) togglePrompt() {
 	c.notify(&pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
 }
 
-// notify tells all listeners a change of a list, which changes the watched resource, too. The caller holds mu.
+// notify sends a change of a list, which also changes the watched resource, to all listeners. The caller holds mu.
 func (c *changes) notify(list *pb.ListenResponse) {
 	c.count++
 	watched := &pb.ListenResponse{
@@ -62,13 +62,13 @@ func (c *changes) notify(list *pb.ListenResponse) {
 		for _, change := range []*pb.ListenResponse{list, watched} {
 			select {
 			case l <- change:
-			default: // so many are waiting to be told that they will tell this one
+			default: // the listener has pending changes, and lists everything again
 			}
 		}
 	}
 }
 
-// addListener adds a listener, who calls leave at the end.
+// addListener adds a listener. leave removes it.
 func (c *changes) addListener() (changes <-chan *pb.ListenResponse, leave func()) {
 	l := make(chan *pb.ListenResponse, 64)
 	c.mu.Lock()
@@ -84,7 +84,7 @@ func (c *changes) addListener() (changes <-chan *pb.ListenResponse, leave func()
 func (s *server) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
 	changes, leave := s.changes.addListener()
 	defer leave()
-	// Everything can be asked for; what nothing here ever changes is simply never told.
+	// All requested notifications are acknowledged, also those of lists that never change.
 	ack := &pb.SubscriptionsAcknowledged{Notifications: req.GetNotifications()}
 	if err := stream.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}); err != nil {
 		return err

@@ -46,17 +46,17 @@ var redPixel = func() []byte {
 	img.Set(0, 0, color.RGBA{R: 255, A: 255})
 	var out bytes.Buffer
 	if err := png.Encode(&out, img); err != nil {
-		panic(err) // nothing of it comes from outside
+		panic(err) // the image is constant
 	}
 	return out.Bytes()
 }()
 
-// silence is a WAV of 10 ms in which nothing is heard: 8000 samples a second, of 8 bits, of which 128 is the middle.
+// silence is a WAV of 10 ms without sound: 8000 samples per second of 8 bits, where 128 is zero.
 var silence = func() []byte {
 	const rate, samples = 8000, 80
 	out := append([]byte("RIFF"), binary.LittleEndian.AppendUint32(nil, 36+samples)...)
 	out = append(out, "WAVEfmt "...)
-	out = binary.LittleEndian.AppendUint32(out, 16)   // the length of what describes the samples
+	out = binary.LittleEndian.AppendUint32(out, 16)   // the length of the format
 	out = binary.LittleEndian.AppendUint16(out, 1)    // PCM
 	out = binary.LittleEndian.AppendUint16(out, 1)    // channels
 	out = binary.LittleEndian.AppendUint32(out, rate) // samples a second

@@ -1,7 +1,6 @@
-// Command conformance-go is the backend that the official MCP conformance suite asks for: its tools, prompts and
-// resources, by its names. Like echo-go it has no SDK, only hashicorp/go-plugin and the generated stubs. What the suite
-// asks of a server beyond that (sessions, headers, sealed state, capability checks) is the bridge's business, and so is
-// not here.
+// Command conformance-go is the backend that the official MCP conformance suite requires: tools, prompts and resources
+// with the names of the suite. Like echo-go it has no SDK, only hashicorp/go-plugin and the generated stubs. The bridge
+// implements the other requirements of the suite: sessions, headers, sealed state, capability checks.
 //
 // Try it: mcpbridge run -- conformance-go
 package main
@@ -32,7 +31,7 @@ func main() {
 	})
 }
 
-// refuseCursors refuses to list at a cursor: every list has one page, so no cursor is ours.
+// refuseCursors rejects cursors, because every list has one page.
 func refuseCursors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if m, ok := req.(proto.Message); ok {
 		cursor := m.ProtoReflect().Descriptor().Fields().ByName("cursor")
@@ -55,7 +54,7 @@ func (*served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn)
 	return nil, nil // the bridge has its own client
 }
 
-// A server is the backend. Its parts are in the files of their names.
+// A server is the backend.
 type server struct {
 	pb.UnimplementedMcpServiceServer
 

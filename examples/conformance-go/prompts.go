@@ -18,7 +18,7 @@ import (
 type prompt struct {
 	name, description string
 	arguments         []*pb.PromptArgument
-	// fill returns the prompt's text, or what it needs first.
+	// fill returns the prompt's text, or the input that it requires first.
 	fill func(*pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired)
 }
 
@@ -58,12 +58,12 @@ var prompts = []prompt{
 				return nil, inputRequired("", keyed("user_context", form("What context should the prompt use?",
 					`{"type":"object","properties":{"context":{"type":"string"}},"required":["context"]}`)))
 			}
-			return []*pb.ContentBlock{text("Use this context: " + returned(e))}, nil
+			return []*pb.ContentBlock{text("Use this context: " + answerText(e))}, nil
 		},
 	},
 }
 
-// transientPrompt is in the list or not, as test_trigger_prompt_change has it.
+// transientPrompt is listed if test_trigger_prompt_change has added it.
 var transientPrompt = prompt{"test_transient_prompt", "Comes and goes.", nil, message(text("I am here."))}
 
 func argument(name, description string) *pb.PromptArgument {
@@ -105,7 +105,7 @@ func (p *prompt) get(req *pb.GetPromptRequest, stream grpc.ServerStreamingServer
 			return status.Errorf(codes.InvalidArgument, "prompt %q: there is no argument %q", p.name, a.GetName())
 		}
 	}
-	if why := refused(req.GetInputResponses()); why != "" {
+	if why := refusalText(req.GetInputResponses()); why != "" {
 		return status.Error(codes.FailedPrecondition, why)
 	}
 	content, asked := p.fill(req)
@@ -119,7 +119,7 @@ func (p *prompt) get(req *pb.GetPromptRequest, stream grpc.ServerStreamingServer
 	return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Result{Result: result}})
 }
 
-// completions are what arguments can be completed to, by argument.
+// completions has the completions of arguments, by name.
 var completions = map[string][]string{
 	"arg1": {"paris", "park", "party", "test-value-1", "test-value-2"},
 	"arg2": {"test-value-a", "test-value-b"},

@@ -46,7 +46,7 @@ var resources = []resource{
 	},
 }
 
-// The template's URIs are what comes before and after the id.
+// The parts of the template's URIs before and after the ID.
 const beforeID, afterID = "test://template/", "/data"
 
 func (*server) ListResources(context.Context, *pb.ListResourcesRequest) (*pb.ListResourcesResponse, error) {

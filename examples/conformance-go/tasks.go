@@ -76,7 +76,7 @@ func confirmDelete(c *call) error {
 	if e == nil {
 		return c.requireInput(inputRequired("", keyed("confirm", form("Delete "+args.Filename+"?", deleteForm))))
 	}
-	return c.finish(text(args.Filename + ": " + returned(e)))
+	return c.finish(text(args.Filename + ": " + answerText(e)))
 }
 
 func multiInput(c *call) error {
@@ -85,7 +85,7 @@ func multiInput(c *call) error {
 		return c.requireInput(inputRequired("", keyed("first", form("The first name?", nameForm)),
 			keyed("second", form("The second name?", nameForm))))
 	}
-	return c.finish(text(returned(first) + " and " + returned(second)))
+	return c.finish(text(answerText(first) + " and " + answerText(second)))
 }
 
 // taskAfterInput becomes a task only when it has the name.

@@ -16,7 +16,7 @@ import (
 // A tool is a row of the table below.
 type tool struct {
 	name, description string
-	// schema is the arguments' JSON Schema. Empty: there are none.
+	// schema is the JSON Schema of the arguments. If empty, there are none.
 	schema string
 	// run answers a call: it ends with exactly one of finish, fail and requireInput, or with an error.
 	run func(*call) error
@@ -24,12 +24,12 @@ type tool struct {
 
 // tools are in the order in which they are listed. The suite calls the first one with no arguments to try headers.
 var tools = []tool{
-	{"test_simple_text", "Returns text.", "", returns(text("This is a simple text response for testing."))},
-	{"test_image_content", "Returns an image.", "", returns(picture())},
-	{"test_audio_content", "Returns a sound.", "", returns(sound())},
-	{"test_embedded_resource", "Returns a resource, in place.", "", returns(
+	{"test_simple_text", "Returns text.", "", contentTool(text("This is a simple text response for testing."))},
+	{"test_image_content", "Returns an image.", "", contentTool(picture())},
+	{"test_audio_content", "Returns a sound.", "", contentTool(sound())},
+	{"test_embedded_resource", "Returns a resource, in place.", "", contentTool(
 		embedded(textContents("test://embedded-resource", "text/plain", "This is an embedded resource content.")))},
-	{"test_multiple_content_types", "Returns text, an image and a resource.", "", returns(
+	{"test_multiple_content_types", "Returns text, an image and a resource.", "", contentTool(
 		text("Multiple content types test:"), picture(),
 		embedded(textContents("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`)))},
 	{"test_error_handling", "Always fails.", "", func(c *call) error {
@@ -45,9 +45,9 @@ var tools = []tool{
 	{"test_elicitation", "Asks the user for a name and an address.", messageSchema, elicitation},
 	{
 		"test_elicitation_sep1034_defaults", "Asks the user with a form that has defaults.", "",
-		asksForm("", defaultsForm),
+		formTool("", defaultsForm),
 	},
-	{"test_elicitation_sep1330_enums", "Asks the user with a form that has choices.", "", asksForm("", enumsForm)},
+	{"test_elicitation_sep1330_enums", "Asks the user with a form that has choices.", "", formTool("", enumsForm)},
 
 	{"test_input_required_result_elicitation", "Asks the user for a name and greets.", "", greet},
 	{"test_input_required_result_sampling", "Asks the model for a capital.", "", capital},
@@ -65,7 +65,7 @@ var tools = []tool{
 	{"test_input_required_result_capabilities", "Asks only what the client can answer.", "", askPossible},
 
 	{"test_missing_capability", "Needs a client with sampling.", "", missingCapability},
-	{"test_streaming_elicitation", "Asks for a confirmation.", "", asksForm("confirm", confirmForm)},
+	{"test_streaming_elicitation", "Asks for a confirmation.", "", formTool("confirm", confirmForm)},
 	{"test_logging_tool", "Logs a line.", "", func(c *call) error {
 		if err := c.log("This line is only for those who set a level."); err != nil {
 			return err
@@ -90,16 +90,15 @@ var tools = []tool{
 	{"test_tool_with_task", "Asks the user for a name, and greets as a task.", "", taskAfterInput},
 }
 
-// transientTool is in the list or not, as test_trigger_tool_change has it. It is the last one, so that the others keep
-// their places.
-var transientTool = tool{"test_transient_tool", "Comes and goes.", "", returns(text("I am here."))}
+// transientTool is listed, at the end, if test_trigger_tool_change has added it.
+var transientTool = tool{"test_transient_tool", "Comes and goes.", "", contentTool(text("I am here."))}
 
 const (
 	noArguments   = `{"type":"object","properties":{},"additionalProperties":false}`
 	headerSchema  = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`
 	promptSchema  = `{"type":"object","properties":{"prompt":{"type":"string","description":"What to ask the model"}},"required":["prompt"]}`
 	messageSchema = `{"type":"object","properties":{"message":{"type":"string","description":"What to ask the user"}},"required":["message"]}`
-	// fullSchema has every kind of keyword that must come through unchanged.
+	// fullSchema has every kind of keyword that must be forwarded unchanged.
 	fullSchema = `{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"type": "object",
@@ -143,7 +142,7 @@ func (s *server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 
 func (s *server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	c := &call{CallToolRequest: req, changes: s.changes, stream: stream}
-	if why := refused(req.GetInputResponses()); why != "" {
+	if why := refusalText(req.GetInputResponses()); why != "" {
 		return c.fail(why)
 	}
 	for _, t := range s.tools() {
@@ -162,7 +161,7 @@ type call struct {
 	stream  grpc.ServerStreamingServer[pb.CallToolResponse]
 }
 
-// finish ends the call with what it returns.
+// finish ends the call with its result.
 func (c *call) finish(content ...*pb.ContentBlock) error {
 	return c.result(&pb.CallToolResult{Content: content})
 }
@@ -176,12 +175,12 @@ func (c *call) result(r *pb.CallToolResult) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: r}})
 }
 
-// requireInput ends the call with what is asked of the client. The call comes again with the answers.
+// requireInput ends the round with input requests. The call is repeated with the answers.
 func (c *call) requireInput(n *pb.InputRequired) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: n}})
 }
 
-// log tells the client a line of the call's log.
+// log sends a log message to the client.
 func (c *call) log(line string) error {
 	data, err := json.Marshal(line)
 	if err != nil {
@@ -191,13 +190,13 @@ func (c *call) log(line string) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: l}})
 }
 
-// progress tells the client how far of a hundred the call has come.
+// progress sends progress to the client, in percent.
 func (c *call) progress(done float64) error {
 	p := &pb.Progress{Progress: done, Total: proto.Float64(100)}
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: p}})
 }
 
-// work takes a while, or until the call is cancelled.
+// work waits for d, or until the call is canceled.
 func (c *call) work(d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -218,14 +217,14 @@ func (c *call) arguments(to any) error {
 	return nil
 }
 
-// returns always returns the same.
-func returns(content ...*pb.ContentBlock) func(*call) error {
+// contentTool returns a tool that always returns the same content.
+func contentTool(content ...*pb.ContentBlock) func(*call) error {
 	return func(c *call) error { return c.finish(content...) }
 }
 
 func echo(c *call) error { return c.finish(text(string(c.GetArguments()))) }
 
-// step is how long the tools that take a while take for a part of it.
+// step is the time of one step of the slow tools.
 const step = 50 * time.Millisecond
 
 func logThree(c *call) error {
@@ -256,7 +255,7 @@ func progressThree(c *call) error {
 	return c.finish(text("Tool with progress executed successfully"))
 }
 
-// reconnection takes a while: whether and when a stream is closed meanwhile, the bridge decides.
+// reconnection takes long enough for the bridge to close the stream in between.
 func reconnection(c *call) error {
 	if err := c.log("The stream may be closed now."); err != nil {
 		return err
@@ -267,8 +266,8 @@ func reconnection(c *call) error {
 	return c.finish(text("Reconnection test completed"))
 }
 
-// missingCapability says by an exact JSON-RPC error what the client lacks. It is for tools that know before they ask;
-// who just asks gets the same error from the bridge.
+// missingCapability returns an exact JSON-RPC error for a missing capability. The bridge returns the same error for an
+// input request that the client does not support.
 func missingCapability(c *call) error {
 	if c.GetContext().GetClientCapabilities().GetSampling() != nil {
 		return c.finish(text("The client can sample."))

@@ -1,7 +1,7 @@
-// Command echo-go is a backend without an SDK: hashicorp/go-plugin and the generated stubs are all it needs. It is also
-// a fixture of tests and benchmarks, so `echo` does as little as possible.
+// Command echo-go is a backend without an SDK: it needs only hashicorp/go-plugin and the generated stubs. Tests and
+// benchmarks use it, so `echo` does as little as possible.
 //
-// Try it: mcpbridge serve -- echo-go
+// Try it: mcpbridge run -- echo-go
 package main
 
 import (
@@ -36,7 +36,7 @@ func poolBuffers() {
 func main() {
 	poolBuffers()
 	if os.Getenv("GOGC") == "" {
-		// what is alive here is small: five times as much is small too, and collected less often
+		// the heap is small, also at five times its size, and is collected less often
 		debug.SetGCPercent(400)
 	}
 	plugin.Serve(&plugin.ServeConfig{
@@ -78,7 +78,8 @@ func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespon
 
 func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	hour := time.Hour.Milliseconds()
-	res := &pb.ListToolsResponse{TtlMs: &hour} // nobody need ask for every call what never changes
+	// the list never changes, so that clients need not request it for every call
+	res := &pb.ListToolsResponse{TtlMs: &hour}
 	for _, t := range [][2]string{
 		{"echo", "Returns its arguments as text."},
 		{"slow", "Takes ms milliseconds, or until it is cancelled, and tells its progress."},

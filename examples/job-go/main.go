@@ -1,4 +1,4 @@
-// Command job-go is a long job with progress that can be cancelled: it finds files that are there twice.
+// Command job-go is a long job with progress that can be canceled: it finds duplicate files.
 //
 // Try it: mcpbridge run -- job-go
 package main
@@ -16,7 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
-// Where says which files to compare.
+// Where selects the files to compare.
 type Where struct {
 	Folder  string `json:"folder" jsonschema:"The folder to look in, and in those below it" schema:"minLen=1"`
 	MinSize int64  `json:"min_size,omitempty" jsonschema:"Leave out smaller files, in bytes" schema:"min=0,default=1"`
@@ -30,7 +30,7 @@ type Report struct {
 	Unreadable []string `json:"unreadable,omitempty" jsonschema:"What could not be looked at, and why"`
 }
 
-// Same are files that hold the same.
+// Same are files with the same content.
 type Same struct {
 	Size  int64    `json:"size" jsonschema:"The bytes of each"`
 	Files []string `json:"files"`
@@ -40,7 +40,7 @@ func main() { os.Exit(newApp().Run()) }
 
 func newApp() *mcpbridge.App {
 	app := mcpbridge.New("job", "1.0", mcpbridge.Instructions("Finds duplicate files. Large folders take minutes."))
-	mcpbridge.Tool(app, "find_duplicates", "Find files that hold the same", findDuplicates, mcpbridge.ReadOnly(),
+	mcpbridge.Tool(app, "find_duplicates", "Find files with the same content", findDuplicates, mcpbridge.ReadOnly(),
 		mcpbridge.OpenWorld(false))
 	return app
 }
@@ -66,7 +66,7 @@ func findDuplicates(ctx context.Context, in Where) (Report, error) {
 		for _, name := range files {
 			sum, err := j.hash(ctx, name)
 			if ctx.Err() != nil {
-				return r, ctx.Err() // The caller has given up.
+				return r, ctx.Err() // The call was canceled.
 			}
 			if err != nil {
 				r.Unreadable = append(r.Unreadable, err.Error())
@@ -114,13 +114,13 @@ func (r *Report) list(ctx context.Context, in Where) (map[int64][]string, error)
 	return bySize, err
 }
 
-// A job is how far the reading has come.
+// A job is the progress of reading.
 type job struct {
 	done, total int64
 	buffer      []byte
 }
 
-// hash reads a file, and tells the progress with each MiB. The bridge passes on as much of it as a client can follow.
+// hash reads a file, and reports progress after each MiB. The bridge forwards as much of it as the client reads.
 func (j *job) hash(ctx context.Context, name string) (sum [sha256.Size]byte, err error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command kit-go has the tools of the contract kit, written with the SDK for Go: the handler laws and `mcpbridge
-// verify` call them. docs/verify.md says exactly what each does.
+// verify` call them. docs/verify.md specifies each of them.
 //
 // Try it: mcpbridge verify -- kit-go
 package main
@@ -23,11 +23,11 @@ import (
 )
 
 func main() {
-	fmt.Println("noise before the start") // It is log, and not a handshake.
+	fmt.Println("noise before the start") // It goes to the log, and is not a handshake.
 	os.Exit(newApp().Run())
 }
 
-// A raw is arguments as they came.
+// A raw is the unmodified arguments.
 type raw = json.RawMessage
 
 // Arguments of several tools.
@@ -48,17 +48,17 @@ const (
 		`"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}`
 )
 
-// A kit is the app, and what its tools share.
+// A kit is the app, and the state that its tools share.
 type kit struct {
 	*mcpbridge.App
 	serial atomic.Int64
 
 	mu    sync.Mutex // guards waits
-	waits map[int]*waiting
+	waits map[int]*waitState
 }
 
-// A waiting is the calls of the tool wait with one n.
-type waiting struct {
+// A waitState is the calls of the tool wait with one n.
+type waitState struct {
 	started, ended chan struct{}
 	start, end     func()
 }
@@ -67,9 +67,9 @@ func newApp() *kit {
 	k := &kit{
 		App: mcpbridge.New("bridgetest", "1", mcpbridge.Title("Bridge Test"),
 			mcpbridge.Instructions("call anything")),
-		waits: map[int]*waiting{},
+		waits: map[int]*waitState{},
 	}
-	// In the order of their names: a list has one.
+	// In the order of their names, which lists have too.
 	tool(k, "add", k.add)
 	tool(k, "ask", ask)
 	tool(k, "blob", blob)
@@ -105,7 +105,7 @@ func newApp() *kit {
 	return k
 }
 
-// tool adds a tool that takes any arguments, of which it reads those it knows.
+// tool adds a tool that accepts any arguments, and ignores unknown ones.
 func tool[In, Out any](k *kit, name string, fn func(context.Context, In) (Out, error)) {
 	mcpbridge.Tool(k.App, name, "does "+name, fn, mcpbridge.InputSchema(anything))
 }
@@ -209,12 +209,12 @@ func sleep(ctx context.Context, in struct {
 	}
 }
 
-func (k *kit) waiting(n int) *waiting {
+func (k *kit) waitState(n int) *waitState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := k.waits[n]
 	if w == nil {
-		w = &waiting{started: make(chan struct{}), ended: make(chan struct{})}
+		w = &waitState{started: make(chan struct{}), ended: make(chan struct{})}
 		w.start = sync.OnceFunc(func() { close(w.started) })
 		w.end = sync.OnceFunc(func() { close(w.ended) })
 		k.waits[n] = w
@@ -223,7 +223,7 @@ func (k *kit) waiting(n int) *waiting {
 }
 
 func (k *kit) wait(ctx context.Context, in numbered) (string, error) {
-	w := k.waiting(in.N)
+	w := k.waitState(in.N)
 	w.start()
 	<-ctx.Done()
 	w.end()
@@ -231,16 +231,16 @@ func (k *kit) wait(ctx context.Context, in numbered) (string, error) {
 }
 
 func (k *kit) started(ctx context.Context, in numbered) (string, error) {
-	return until(ctx, k.waiting(in.N).started, "started")
+	return until(ctx, k.waitState(in.N).started, "started")
 }
 
 func (k *kit) ended(ctx context.Context, in numbered) (string, error) {
-	return until(ctx, k.waiting(in.N).ended, "ended")
+	return until(ctx, k.waitState(in.N).ended, "ended")
 }
 
-func until(ctx context.Context, happened <-chan struct{}, word string) (string, error) {
+func until(ctx context.Context, event <-chan struct{}, word string) (string, error) {
 	select {
-	case <-happened:
+	case <-event:
 		return word, nil
 	case <-ctx.Done():
 		return "", ctx.Err()
@@ -283,7 +283,7 @@ func notify(ctx context.Context, _ none) (string, error) {
 	a, err := mcpbridge.Elicit[string](ctx, "Say something.")
 	for _, e := range []struct {
 		is   error
-		said string
+		text string
 	}{
 		{mcpbridge.ErrUnsupported, "unsupported"},
 		{mcpbridge.ErrNoAnswer, "no answer"},
@@ -291,7 +291,7 @@ func notify(ctx context.Context, _ none) (string, error) {
 		{mcpbridge.ErrInvalidAnswer, "invalid"},
 	} {
 		if errors.Is(err, e.is) {
-			return e.said, nil
+			return e.text, nil
 		}
 	}
 	switch {

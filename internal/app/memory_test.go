@@ -10,7 +10,7 @@ func TestMemoryLimit(t *testing.T) {
 		name                         string
 		given, said, container, want int64
 	}{
-		{"nobody says", 0, 0, math.MaxInt64, math.MaxInt64},
+		{"nothing configured", 0, 0, math.MaxInt64, math.MaxInt64},
 		{"a container", 0, 0, 100 << 20, 85 << 20},
 		{"GOMEMLIMIT in a container", 0, 99 << 20, 100 << 20, 99 << 20},
 		{"GOMEMLIMIT=off in a container", 0, math.MaxInt64, 100 << 20, math.MaxInt64},

@@ -295,7 +295,7 @@ func (h *Handler) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 	}
 	h.mu.Unlock()
 	if refused {
-		return nil, bridge.Errorf(codes.Unavailable, "nobody can listen to %q", h.refused)
+		return nil, bridge.Errorf(codes.Unavailable, "cannot listen to %q", h.refused)
 	}
 	defer func() {
 		h.mu.Lock()

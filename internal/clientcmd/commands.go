@@ -79,7 +79,7 @@ var taskCommands = [...]clientCommand{
 		examples: "  mcpbridge tasks list -c bridge.yaml tools", maxArgs: 0, runs: true, run: runTasksList,
 	},
 	{
-		use: "get [flags] TARGET ID", short: "Print a task: its status, what it asks, and its result",
+		use: "get [flags] TARGET ID", short: "Print a task: its status, input requests and result",
 		examples: "  mcpbridge tasks get http://127.0.0.1:8080/mcp KI4HBWGFYFHGM4N5UZTZTDB74Y",
 		minArgs:  1, maxArgs: 1, runs: true, run: runTasksGet,
 	},
@@ -89,7 +89,7 @@ var taskCommands = [...]clientCommand{
 		minArgs:  1, maxArgs: 1, runs: true, run: runTasksWatch,
 	},
 	{
-		use: "answer [flags] TARGET ID", short: "Answer what a task asks",
+		use: "answer [flags] TARGET ID", short: "Answer the input requests of a task",
 		examples: "  mcpbridge tasks answer --answer name=Ada http://127.0.0.1:8080/mcp KI4HBWGFYFHGM4N5UZTZTDB74Y",
 		minArgs:  1, maxArgs: 1, runs: true, flags: inputFlags, run: runTasksAnswer,
 	},
@@ -99,7 +99,8 @@ var taskCommands = [...]clientCommand{
 		minArgs:  1, maxArgs: 1, runs: true, run: runTasksCancel,
 	},
 	{
-		use: "result [flags] TARGET ID", short: "Wait for the result of a task, answer what it asks, and print it",
+		use:      "result [flags] TARGET ID",
+		short:    "Wait for the result of a task, answer its input requests, and print it",
 		examples: "  mcpbridge tasks result http://127.0.0.1:8080/mcp KI4HBWGFYFHGM4N5UZTZTDB74Y",
 		minArgs:  1, maxArgs: 1, runs: true, flags: inputFlags, run: runTasksResult,
 	},

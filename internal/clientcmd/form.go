@@ -143,7 +143,7 @@ func (a *responder) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult
 		return outcome(err)
 	}
 	if !a.user.Interactive() && a.action == "" {
-		return nil, nil //nolint:nilnil // nobody can visit it
+		return nil, nil //nolint:nilnil // there is no user to visit it
 	}
 	a.user.Printf("\nThe server asks to visit a web page: %s\n  %s\n", terminal.Escape(p.GetMessage()),
 		terminal.Escape(p.GetUrl()))

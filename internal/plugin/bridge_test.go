@@ -8,7 +8,10 @@ import (
 
 // beBridge is a bridge process: it launches the plugin spec and reports when it is ready.
 func beBridge(spec string) {
-	p, err := New(Options{Command: []string{spec, os.Getenv("PLUGIN_TEST_MODE"), "deaf"}, PassEnv: []string{"PIDS"}})
+	p, err := New(Options{
+		Command: []string{spec, os.Getenv("PLUGIN_TEST_MODE"), "ignore-stdin"},
+		PassEnv: []string{"PIDS"},
+	})
 	if err != nil {
 		panic(err)
 	}

@@ -143,7 +143,7 @@ func TestStartErrorsAreComplete(t *testing.T) {
 		"not a prog": {[]string{plain}, 0, []string{"cannot be run: permission denied", "may be executed"}},
 		"bad #!":     {[]string{script}, 0, []string{"cannot be run: no such file", "#! line"}},
 		"talks": {
-			[]string{rogue, "chat"},
+			[]string{rogue, "no-handshake"},
 			300 * time.Millisecond,
 			[]string{"2 lines on standard output, but no handshake within 300ms", "I am a server", "start timeout"},
 		},
@@ -170,8 +170,8 @@ func TestStartErrorsAreComplete(t *testing.T) {
 			[]string{`"/tmp/elsewhere.sock", which is not in the directory it was given`},
 		},
 		"version": {[]string{rogue, "version"}, 0, []string{"version 2 of the contract", "version 1 only"}},
-		"stranger": {
-			[]string{rogue, "stranger"},
+		"untrusted-client": {
+			[]string{rogue, "untrusted-client"},
 			0,
 			[]string{"it printed its handshake and does not answer at unix ", "PLUGIN_CLIENT_CERT"},
 		},
@@ -456,7 +456,8 @@ func goneIfGathered(t *testing.T, pid int, log string) {
 }
 
 func TestStubbornPluginIsKilled(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue, "ignore", "deaf"}, StopTimeout: 300 * time.Millisecond}).ready(t)
+	r := run(t, Options{Command: []string{rogue, "ignore", "ignore-stdin"}, StopTimeout: 300 * time.Millisecond}).
+		ready(t)
 	pid := r.pid(t)
 	began := time.Now()
 	if err := r.stop(); err != nil {
@@ -472,7 +473,7 @@ func TestStubbornPluginIsKilled(t *testing.T) {
 
 // Stop interrupts a start that hangs: stock go-plugin's Kill waits for the start.
 func TestStopDuringStart(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue, "chat"}})
+	r := run(t, Options{Command: []string{rogue, "no-handshake"}})
 	r.log.wait(t, "I am a server")
 	began := time.Now()
 	if err := r.stop(); err != nil {
@@ -589,8 +590,8 @@ func TestLostBackendIsRestartedAtOnce(t *testing.T) {
 func TestUnhealthyBackendIsRestarted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for how, why := range map[string]string{
-		"unwell":  "it failed 3 health checks in a row",
-		"stopped": "its process is stopped (SIGSTOP)",
+		"not-serving": "it failed 3 health checks in a row",
+		"stopped":     "its process is stopped (SIGSTOP)",
 	} {
 		t.Run(how, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "once")
@@ -642,7 +643,7 @@ func TestNotServingBackendIsAwaited(t *testing.T) {
 func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
-	o := Options{Command: []string{rogue, "asleep"}, Env: []string{"FILE=" + file}}
+	o := Options{Command: []string{rogue, "serve-late"}, Env: []string{"FILE=" + file}}
 	if got := run(t, o).ready(t).text(t, "echo", "1"); got != "1" {
 		t.Errorf("got %q", got)
 	}

@@ -32,6 +32,6 @@ func TestBrowserOfTheEnvironment(t *testing.T) {
 	}
 	t.Setenv("BROWSER", filepath.Join(dir, "none"))
 	if Login(&stderr)(t.Context(), page) == nil {
-		t.Error("nobody is told that the page was not opened")
+		t.Error("no error reports that the page was not opened")
 	}
 }

@@ -41,7 +41,7 @@ type Outcome string
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
-	Skipped Outcome = "left out" // see Needs
+	Skipped Outcome = "skipped" // see Needs
 )
 
 // Preconditions of checks.
@@ -59,7 +59,7 @@ type Check struct {
 	// Clause is the place in the specification.
 	Clause  string  `json:"clause"`
 	Outcome Outcome `json:"outcome"`
-	// Needs is the missing precondition of a check that was left out.
+	// Needs is the missing precondition of a skipped check.
 	Needs string `json:"needs,omitempty"`
 	// Defects are what the check found, at most maxDefects.
 	Defects []Defect      `json:"defects,omitempty"`

@@ -1,9 +1,9 @@
-// Command client goes through a client scenario of the official MCP conformance suite by way of the bridge: it starts
-// mcpbridge with the suite's server as its backend, is a gRPC client of it, and does what the scenario is about. All of
-// MCP on the wire is the bridge's; this program has the contract's stubs and nothing else of it.
+// Command client performs a client scenario of the official MCP conformance suite through the bridge: it starts
+// mcpbridge with the suite's server as its backend, connects to it as a gRPC client, and performs the steps of the
+// scenario. The bridge implements all of MCP on the wire; this program only uses the stubs of the contract.
 //
-// The suite starts it as `client MCPBRIDGE URL`, and says in the environment which scenario it is. For logins it is the
-// browser, too: mcpbridge starts it as the program that BROWSER names.
+// The suite starts it as `client MCPBRIDGE URL`, with the scenario in the environment. For logins it is also the
+// browser: mcpbridge starts it as the program that BROWSER names.
 package main
 
 import (
@@ -28,18 +28,18 @@ import (
 )
 
 const (
-	// patience is how long a scenario may take: less than the suite gives it, so that nothing is left behind.
-	patience = 25 * time.Second
+	// scenarioTimeout is shorter than the timeout of the suite, so that no processes are left behind.
+	scenarioTimeout = 25 * time.Second
 	// asBrowser is set for the program that mcpbridge opens pages with.
 	asBrowser = "CONFORMANCE_BROWSER"
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), scenarioTimeout)
 	var err error
 	switch {
 	case os.Getenv(asBrowser) != "" && len(os.Args) == 2:
-		err = visit(ctx, os.Args[1])
+		err = openPage(ctx, os.Args[1])
 	case len(os.Args) == 3:
 		err = run(ctx, os.Args[1], os.Args[2], os.Getenv("MCP_CONFORMANCE_SCENARIO"))
 	default:
@@ -52,15 +52,15 @@ func main() {
 	}
 }
 
-// issuerOf returns the authorization server that the metadata of the server at address name, or "" if there are none:
-// whoever registers a client knows where, and the suite does not say it.
+// issuerOf returns the authorization server that the metadata of the server at address name, or "" if there are none. A
+// configured client needs an issuer, which is not in the context of the suite.
 func issuerOf(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", err
 	}
 	u.Path = "/.well-known/oauth-protected-resource" + u.Path
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody) //nolint:gosec // the suite says where
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody) //nolint:gosec // the suite passes the address
 	if err != nil {
 		return "", err
 	}
@@ -73,14 +73,14 @@ func issuerOf(ctx context.Context, address string) (string, error) {
 		Servers []string `json:"authorization_servers"`
 	}
 	if json.NewDecoder(resp.Body).Decode(&m) != nil || len(m.Servers) == 0 {
-		return "", nil // it has them elsewhere, or there are none
+		return "", nil // they have another address, or there are none
 	}
 	return m.Servers[0], nil
 }
 
-// run goes through a scenario against the server at address, with the mcpbridge at path.
+// run performs a scenario against the server at address, with the mcpbridge at path.
 func run(ctx context.Context, path, address, name string) (err error) {
-	var given given
+	var given suiteContext
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
 		if err := json.Unmarshal([]byte(text), &given); err != nil {
 			return fmt.Errorf("MCP_CONFORMANCE_CONTEXT: %w", err)
@@ -116,7 +116,7 @@ func run(ctx context.Context, path, address, name string) (err error) {
 		"log":     map[string]any{"level": "debug", "format": "json"},
 		"serve":   map[string]any{"stdio": "false", "grpc": map[string]any{"addr": socket}},
 		"backends": []any{
-			map[string]any{"name": "suite", "mcp": server, "skipArguments": s.unchecked},
+			map[string]any{"name": "suite", "mcp": server, "skipArguments": s.skipValidation},
 		},
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func run(ctx context.Context, path, address, name string) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 
-	// It is waited for in gRPC's own way: mcpbridge opens the socket when it has looked at its backend.
+	// gRPC waits for the socket, which mcpbridge opens when its backend has started.
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
@@ -141,7 +141,7 @@ func run(ctx context.Context, path, address, name string) (err error) {
 	return s.steps(ctx, d)
 }
 
-// start starts mcpbridge with a configuration. The function that it returns ends it, and says whether it ended well.
+// start starts mcpbridge with a configuration. The returned function stops it, and returns an error if it failed.
 func start(ctx context.Context, path, dir string, config map[string]any) (stop func() error, err error) {
 	text, err := json.Marshal(config) // JSON is YAML
 	if err != nil {
@@ -174,9 +174,9 @@ func start(ctx context.Context, path, dir string, config map[string]any) (stop f
 	}, nil
 }
 
-// visit is what a browser does, and a user who agrees to everything: it opens the page that the authorization server
-// shows and goes where that leads.
-func visit(ctx context.Context, address string) error {
+// openPage acts as the browser of a user who approves everything: it opens the page of the authorization server and
+// follows its redirect.
+func openPage(ctx context.Context, address string) error {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	next, err := get(ctx, client, address)
 	if err != nil {
@@ -189,9 +189,9 @@ func visit(ctx context.Context, address string) error {
 	return err
 }
 
-// get gets a page, and returns where it redirects to.
+// get requests a page, and returns the target of its redirect.
 func get(ctx context.Context, client *http.Client, address string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody) //nolint:gosec // a browser goes where it is led
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody) //nolint:gosec // a browser follows redirects
 	if err != nil {
 		return "", err
 	}
@@ -214,7 +214,7 @@ type driver struct {
 	pb.McpServiceClient
 
 	caller *pb.CallContext
-	given  given
+	given  suiteContext
 }
 
 // tools lists all tools.
@@ -233,10 +233,10 @@ func (d *driver) tools(ctx context.Context) ([]*pb.Tool, error) {
 	}
 }
 
-// maxRounds is how often a call may ask.
+// maxRounds is the maximum number of rounds of a call.
 const maxRounds = 10
 
-// call calls a tool, and answers what it asks.
+// call calls a tool, and answers its input requests.
 func (d *driver) call(ctx context.Context, name string, arguments []byte) error {
 	req := &pb.CallToolRequest{Context: d.caller, Name: name, Arguments: arguments}
 	for range maxRounds {
@@ -261,7 +261,7 @@ func (d *driver) call(ctx context.Context, name string, arguments []byte) error 
 	return fmt.Errorf("CallTool %s: it asks after %d rounds still", name, maxRounds)
 }
 
-// round makes one round of a call, and returns what it needs for the next one, or nil if there is none.
+// round makes one round of a call, and returns the input that it requires, or nil.
 func (d *driver) round(ctx context.Context, req *pb.CallToolRequest) (*pb.InputRequired, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -279,12 +279,12 @@ func (d *driver) round(ctx context.Context, req *pb.CallToolRequest) (*pb.InputR
 		case m.GetResult().GetIsError():
 			return nil, fmt.Errorf("it has failed: %v", m.GetResult().GetContent())
 		case m.GetResult() != nil:
-			return nil, nil //nolint:nilnil // there is no error, and nothing more is needed
+			return nil, nil //nolint:nilnil // there is no error, and no input is required
 		}
 	}
 }
 
-// fill fills in a form as a user does who leaves everything as it is, and confirms what there is to confirm.
+// fill fills in a form with its defaults, and answers yes to questions.
 func fill(schema []byte) ([]byte, error) {
 	var form struct {
 		Properties map[string]struct {

@@ -12,28 +12,28 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A scenario is what a client does that the suite looks at.
+// A scenario is the behavior of a client that the suite checks.
 type scenario struct {
-	// steps does it. What it returns is the scenario's status.
+	// steps performs the scenario. Its error is the scenario's status.
 	steps func(context.Context, *driver) error
-	// requested says that the client can show forms to its user.
+	// requested reports whether the client supports form elicitation.
 	requested bool
-	// unchecked says that the suite gives arguments that the schema of its tool does not allow: mcpbridge is told not
-	// to look.
-	unchecked bool
-	// login returns the configuration of the server's OAuth. Nil: the server wants no tokens.
+	// skipValidation reports whether mcpbridge must not validate arguments: those of the suite do not conform to the
+	// schema of its tool.
+	skipValidation bool
+	// login returns the OAuth configuration for the server. It is nil if the server requires no tokens.
 	login login
 }
 
 // A login returns mcp.auth.oauth of the configuration. Files that it names are in dir.
-type login func(dir string, g given) (map[string]any, error)
+type login func(dir string, g suiteContext) (map[string]any, error)
 
-// given is what the suite tells the client of some scenarios.
-type given struct {
+// suiteContext is the context that the suite passes to the client in some scenarios.
+type suiteContext struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 	PrivateKey   string `json:"private_key_pem"`
-	// Issuer is where the client is registered, which the suite does not say: main asks the server.
+	// Issuer is the authorization server of the client. It is not in the context: main reads it from the server.
 	Issuer    string `json:"-"`
 	ToolCalls []struct {
 		Name      string          `json:"name"`
@@ -41,7 +41,7 @@ type given struct {
 	} `json:"toolCalls"`
 }
 
-// scenarios are what the suite has for clients, by its names.
+// scenarios are the client scenarios of the suite, by name.
 var scenarios = map[string]scenario{
 	"initialize":                          {steps: list},
 	"tools_call":                          {steps: call("add_numbers", `{"a":5,"b":3}`)},
@@ -50,68 +50,68 @@ var scenarios = map[string]scenario{
 	"request-metadata":                    {steps: list},
 	"sep-2322-client-request-state":       {steps: mrtr, requested: true},
 	"http-standard-headers":               {steps: everyMethod},
-	"http-custom-headers":                 {steps: givenCalls, unchecked: true},
+	"http-custom-headers":                 {steps: givenCalls, skipValidation: true},
 	"http-invalid-tool-headers":           {steps: everyTool},
 	"json-schema-ref-no-deref":            {steps: list},
 	"json-schema-2020-12-preservation":    {steps: echoSchema},
 
-	"auth/metadata-default":                     aLogin,
-	"auth/metadata-var1":                        aLogin,
-	"auth/metadata-var2":                        aLogin,
-	"auth/metadata-var3":                        aLogin,
-	"auth/metadata-issuer-mismatch":             aLogin,
-	"auth/2025-03-26-oauth-metadata-backcompat": aLogin,
-	"auth/2025-03-26-oauth-endpoint-fallback":   aLogin,
-	"auth/basic-cimd":                           aLogin,
-	"auth/scope-from-www-authenticate":          aLogin,
-	"auth/scope-from-scopes-supported":          aLogin,
-	"auth/scope-omitted-when-undefined":         aLogin,
-	"auth/scope-step-up":                        aLogin,
-	"auth/scope-retry-limit":                    aLogin,
-	"auth/token-endpoint-auth-basic":            aLogin,
-	"auth/token-endpoint-auth-post":             aLogin,
-	"auth/token-endpoint-auth-none":             aLogin,
-	"auth/resource-mismatch":                    aLogin,
-	"auth/offline-access-scope":                 aLogin,
-	"auth/offline-access-not-supported":         aLogin,
-	"auth/authorization-server-migration":       aLogin,
-	"auth/iss-supported":                        aLogin,
-	"auth/iss-not-advertised":                   aLogin,
-	"auth/iss-supported-missing":                aLogin,
-	"auth/iss-wrong-issuer":                     aLogin,
-	"auth/iss-unexpected":                       aLogin,
-	"auth/iss-normalized":                       aLogin,
-	"auth/dpop":                                 aLogin,
-	"auth/dpop-nonce":                           aLogin,
-	"auth/pre-registration":                     {steps: testTool, login: registered},
-	"auth/client-credentials-basic":             {steps: testTool, login: secret},
-	"auth/client-credentials-jwt":               {steps: testTool, login: key},
+	"auth/metadata-default":                     loginScenario,
+	"auth/metadata-var1":                        loginScenario,
+	"auth/metadata-var2":                        loginScenario,
+	"auth/metadata-var3":                        loginScenario,
+	"auth/metadata-issuer-mismatch":             loginScenario,
+	"auth/2025-03-26-oauth-metadata-backcompat": loginScenario,
+	"auth/2025-03-26-oauth-endpoint-fallback":   loginScenario,
+	"auth/basic-cimd":                           loginScenario,
+	"auth/scope-from-www-authenticate":          loginScenario,
+	"auth/scope-from-scopes-supported":          loginScenario,
+	"auth/scope-omitted-when-undefined":         loginScenario,
+	"auth/scope-step-up":                        loginScenario,
+	"auth/scope-retry-limit":                    loginScenario,
+	"auth/token-endpoint-auth-basic":            loginScenario,
+	"auth/token-endpoint-auth-post":             loginScenario,
+	"auth/token-endpoint-auth-none":             loginScenario,
+	"auth/resource-mismatch":                    loginScenario,
+	"auth/offline-access-scope":                 loginScenario,
+	"auth/offline-access-not-supported":         loginScenario,
+	"auth/authorization-server-migration":       loginScenario,
+	"auth/iss-supported":                        loginScenario,
+	"auth/iss-not-advertised":                   loginScenario,
+	"auth/iss-supported-missing":                loginScenario,
+	"auth/iss-wrong-issuer":                     loginScenario,
+	"auth/iss-unexpected":                       loginScenario,
+	"auth/iss-normalized":                       loginScenario,
+	"auth/dpop":                                 loginScenario,
+	"auth/dpop-nonce":                           loginScenario,
+	"auth/pre-registration":                     {steps: testTool, login: withClientID},
+	"auth/client-credentials-basic":             {steps: testTool, login: withSecret},
+	"auth/client-credentials-jwt":               {steps: testTool, login: withPrivateKey},
 }
 
-// aLogin is a scenario in which a user logs in so that a tool can be called.
-var aLogin = scenario{steps: testTool, login: introduced}
+// loginScenario is a scenario in which a user logs in so that a tool can be called.
+var loginScenario = scenario{steps: testTool, login: withMetadataDocument}
 
-// introduced is a client that nobody has registered: it has a metadata document, at the address where the suite takes
-// one to be.
-func introduced(string, given) (map[string]any, error) {
+// withMetadataDocument configures a client that is not registered and has a client ID metadata document, at the address
+// that the suite expects.
+func withMetadataDocument(string, suiteContext) (map[string]any, error) {
 	return map[string]any{"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}, nil
 }
 
-// registered is a client that somebody has registered by hand.
-func registered(_ string, g given) (map[string]any, error) {
+// withClientID configures a client that was registered manually.
+func withClientID(_ string, g suiteContext) (map[string]any, error) {
 	return map[string]any{"issuer": g.Issuer, "clientId": g.ClientID, "clientSecret": g.ClientSecret}, nil
 }
 
-// secret is a client that acts for itself, with a secret.
-func secret(_ string, g given) (map[string]any, error) {
+// withSecret configures a client without a user, with a secret.
+func withSecret(_ string, g suiteContext) (map[string]any, error) {
 	return map[string]any{
 		"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID,
 		"clientSecret": g.ClientSecret,
 	}, nil
 }
 
-// key is a client that acts for itself, with a private key.
-func key(dir string, g given) (map[string]any, error) {
+// withPrivateKey configures a client without a user, with a private key.
+func withPrivateKey(dir string, g suiteContext) (map[string]any, error) {
 	file := filepath.Join(dir, "key.pem")
 	if err := os.WriteFile(file, []byte(g.PrivateKey), 0o600); err != nil {
 		return nil, err
@@ -153,8 +153,8 @@ func find(tools []*pb.Tool, name string) *pb.Tool {
 	return nil
 }
 
-// mrtr calls tools that ask. One of them does not say which kind of result it returns, so all are called, whatever
-// comes of it.
+// mrtr calls tools that require input. The kind of result of one of them is not documented, so all are called, and
+// errors are ignored.
 func mrtr(ctx context.Context, d *driver) error {
 	if err := list(ctx, d); err != nil {
 		return err
@@ -169,7 +169,7 @@ func mrtr(ctx context.Context, d *driver) error {
 	return errors.Join(errs...)
 }
 
-// everyMethod does everything that is named in a header.
+// everyMethod calls every method whose name or target is in a header.
 func everyMethod(ctx context.Context, d *driver) error {
 	tools, err := d.tools(ctx)
 	if err != nil {
@@ -214,7 +214,7 @@ func drain[M any](s interface{ Recv() (M, error) }, err error) error {
 	return err
 }
 
-// givenCalls makes the calls that the suite gives.
+// givenCalls makes the calls in the context of the suite.
 func givenCalls(ctx context.Context, d *driver) error {
 	if err := list(ctx, d); err != nil {
 		return err
@@ -226,7 +226,7 @@ func givenCalls(ctx context.Context, d *driver) error {
 	return errors.Join(errs...)
 }
 
-// everyTool calls every tool that there is.
+// everyTool calls every tool of the server.
 func everyTool(ctx context.Context, d *driver) error {
 	tools, err := d.tools(ctx)
 	if err != nil {
@@ -239,7 +239,7 @@ func everyTool(ctx context.Context, d *driver) error {
 	return errors.Join(errs...)
 }
 
-// echoSchema sends a tool's schema back as it came.
+// echoSchema returns a tool's schema to the server unchanged.
 func echoSchema(ctx context.Context, d *driver) error {
 	tools, err := d.tools(ctx)
 	if err != nil {

@@ -69,14 +69,14 @@ func main() {
 			_ = os.WriteFile(f, fmt.Appendf(nil, "%d %d", os.Getpid(), c.Process.Pid), 0o600)
 		}
 	}
-	if !does("deaf") {
+	if !does("ignore-stdin") {
 		go func() {
 			b, err := io.ReadAll(os.Stdin)
 			fmt.Fprintf(os.Stderr, "stdin ended after %d bytes: %v\n", len(b), err)
 			os.Exit(0)
 		}()
 	}
-	if does("chat") {
+	if does("no-handshake") {
 		fmt.Println("hello")
 		fmt.Println("I am a server")
 		select {}
@@ -120,7 +120,7 @@ func serve() (net.Listener, string) {
 		Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert,
 		ClientCAs: clients,
 	}
-	if does("stranger") {
+	if does("untrusted-client") {
 		config.ClientCAs = x509.NewCertPool()
 	}
 	listen, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "p.sock"))
@@ -146,16 +146,16 @@ func serve() (net.Listener, string) {
 		grpc_health_v1.RegisterHealthServer(s, h)
 	}
 	if does("drain") {
-		told := make(chan os.Signal, 1)
-		signal.Notify(told, syscall.SIGTERM)
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
 		go func() {
-			<-told
+			<-signals
 			s.GracefulStop()
 			os.Exit(0)
 		}()
 	}
 	go func() {
-		if does("asleep") { // after its handshake
+		if does("serve-late") { // after its handshake
 			if !once() {
 				select {}
 			}
@@ -173,7 +173,7 @@ type server struct {
 
 // Discover returns the process ID as the version. The first process may respond NOT_SERVING from then on.
 func (s server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
-	if does("unwell") && once() {
+	if does("not-serving") && once() {
 		s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
 	return &pb.DiscoverResponse{
