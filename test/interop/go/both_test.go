@@ -30,8 +30,8 @@ func bothEras(t *testing.T) map[string][]string {
 	}
 }
 
-// asked are the results of tools that request input during a call, if a server has them.
-var asked = map[string]string{"ask": "hi Ada!", "think": "The model says: You said: What is love?"}
+// inputTools has the results of the tools that request input during a call, if a server has them.
+var inputTools = map[string]string{"ask": "hi Ada!", "think": "The model says: You said: What is love?"}
 
 // Clients get the same results from a server of both eras through the bridge, in each revision, with clients of other
 // revisions at the same time. Tools that request input during a call work in the legacy era only.
@@ -57,8 +57,8 @@ func sameThroughBridge(t *testing.T, direct func() mcp.Transport, args ...string
 	url, _ := listening(t, bridgeRun(t, append([]string{"--http", "127.0.0.1:0"}, args...)...))
 	for _, revision := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2026-07-28"} {
 		want := answersOf(t, revision, direct())
-		for tool, says := range asked {
-			if has := want[tool] != "none"; has && revision != "2026-07-28" && want[tool] != says {
+		for tool, result := range inputTools {
+			if has := want[tool] != "none"; has && revision != "2026-07-28" && want[tool] != result {
 				t.Fatalf("%s without the bridge: %q", revision, want)
 			}
 		}
@@ -75,8 +75,8 @@ func TestLegacyForModernClients(t *testing.T) {
 			mcpOf := map[string]any{"command": command, "revision": "legacy"}
 			url, _ := listening(t, bridgeRun(t, "-c", config(t, mcpOf), "--http", "127.0.0.1:0"))
 			got := answersOf(t, "2026-07-28", &mcp.StreamableClientTransport{Endpoint: url})
-			for tool, says := range asked {
-				if got[tool] != "none" && got[tool] != says {
+			for tool, result := range inputTools {
+				if got[tool] != "none" && got[tool] != result {
 					t.Errorf("%s: %q", tool, got[tool])
 				}
 			}
@@ -108,8 +108,8 @@ func answersOf(t *testing.T, revision string, transport mcp.Transport) map[strin
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}}, nil
 		},
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) { //nolint:staticcheck // deprecated, and served all the same
-			heard, _ := r.Params.Messages[0].Content.(*mcp.TextContent)
-			return &mcp.CreateMessageResult{Model: "ada-1", Role: "assistant", Content: &mcp.TextContent{Text: "You said: " + heard.Text}}, nil //nolint:staticcheck // as above
+			content, _ := r.Params.Messages[0].Content.(*mcp.TextContent)
+			return &mcp.CreateMessageResult{Model: "ada-1", Role: "assistant", Content: &mcp.TextContent{Text: "You said: " + content.Text}}, nil //nolint:staticcheck // as above
 		},
 	})
 	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
@@ -143,9 +143,9 @@ func answersOf(t *testing.T, revision string, transport mcp.Transport) map[strin
 			text := strings.TrimSuffix(err.Error(), ": rejected by transport: Bad Request")
 			answers[call] = "error: " + strings.Replace(text, `sending "tools/call": `, "", 1)
 		case res.IsError:
-			answers[call] = "failed: " + said(res)
+			answers[call] = "failed: " + resultText(res)
 		default:
-			answers[call] = said(res)
+			answers[call] = resultText(res)
 		}
 	}
 	return answers

@@ -22,23 +22,23 @@ func TestChoiceOfSeveralValues(t *testing.T) {
 	for _, row := range []struct {
 		revision string
 		form     bool   // the client declares elicitation
-		says     string // the result
+		want     string // the result
 		fails    bool   // the result is a tool's failure
 		code     int64  // of the error instead of a result
 	}{
-		{revision: "2026-07-28", form: true, says: chosen},
-		{revision: "2025-11-25", form: true, says: chosen},
+		{revision: "2026-07-28", form: true, want: chosen},
+		{revision: "2025-11-25", form: true, want: chosen},
 		{
 			revision: "2025-06-18", form: true,
-			says: `an answer from the user \(elicitation\), which MCP 2025-06-18 cannot request: .*a choice of several values`, fails: true,
+			want: `an answer from the user \(elicitation\), which MCP 2025-06-18 cannot request: .*a choice of several values`, fails: true,
 		},
 		{revision: "2026-07-28", code: -32021},
 		{
-			revision: "2025-11-25", says: `an answer from the user \(elicitation\), which this client does not support`,
+			revision: "2025-11-25", want: `an answer from the user \(elicitation\), which this client does not support`,
 			fails: true,
 		},
 		{
-			revision: "2025-06-18", says: `an answer from the user \(elicitation\), which this client does not support`,
+			revision: "2025-06-18", want: `an answer from the user \(elicitation\), which this client does not support`,
 			fails: true,
 		},
 	} {
@@ -66,12 +66,12 @@ func TestChoiceOfSeveralValues(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s, form %t: %v", row.revision, row.form, err)
 		default:
-			matches(t, row.says, said(res))
+			matches(t, row.want, resultText(res))
 			if res.IsError != row.fails {
 				t.Errorf("%s, form %t: a failure: %t", row.revision, row.form, res.IsError)
 			}
 		}
-		if wanted := row.says == chosen; (asked == 1) != wanted {
+		if isAsked := row.want == chosen; (asked == 1) != isAsked {
 			t.Errorf("%s, form %t: asked %d times", row.revision, row.form, asked)
 		}
 		if err := session.Close(); err != nil {

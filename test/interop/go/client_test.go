@@ -42,12 +42,12 @@ func sdkServer() *mcp.Server {
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
-	says := func(format string, args ...any) *mcp.CallToolResult {
+	newResult := func(format string, args ...any) *mcp.CallToolResult {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"},
 		func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
-			return says("%s", in.Text), nil, nil
+			return newResult("%s", in.Text), nil, nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "slow"},
 		func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
@@ -60,7 +60,7 @@ func sdkServer() *mcp.Server {
 					return nil, nil, err
 				}
 			}
-			return says("done"), nil, nil
+			return newResult("done"), nil, nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "ask"},
 		func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
@@ -70,15 +70,15 @@ func sdkServer() *mcp.Server {
 			if err != nil {
 				return nil, nil, err
 			}
-			return says("%s: %s %v", in.Text, res.Action, res.Content["name"]), nil, nil
+			return newResult("%s: %s %v", in.Text, res.Action, res.Content["name"]), nil, nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "grow"},
 		func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
 			mcp.AddTool(s, &mcp.Tool{Name: in.Text},
 				func(context.Context, *mcp.CallToolRequest, text) (*mcp.CallToolResult, any, error) {
-					return says("new"), nil, nil
+					return newResult("new"), nil, nil
 				})
-			return says("grown"), nil, nil
+			return newResult("grown"), nil, nil
 		})
 	s.AddResource(&mcp.Resource{URI: "test://a", Name: "a"},
 		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
@@ -197,7 +197,7 @@ func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks
 	tool := func(name, in string) *pb.CallToolRequest {
 		return &pb.CallToolRequest{Context: caller, Name: name, Arguments: fmt.Appendf(nil, `{"text":%q}`, in)}
 	}
-	said := func(res *bridge.Result) string {
+	textOf := func(res *bridge.Result) string {
 		r := res.Complete.(*pb.CallToolResult)
 		if len(r.GetContent()) == 0 {
 			return fmt.Sprint(r)
@@ -212,12 +212,12 @@ func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks
 		Complete.(*pb.ListToolsResponse); len(l.GetTools()) < 4 {
 		t.Errorf("listed %v", l)
 	}
-	if got := said(handle(bridge.CallTool, tool("echo", "hello"))); got != "hello" {
-		t.Errorf("echo says %q", got)
+	if got := textOf(handle(bridge.CallTool, tool("echo", "hello"))); got != "hello" {
+		t.Errorf("echo: got %q", got)
 	}
-	if got := said(handle(bridge.CallTool, tool("slow", ""))); streams &&
+	if got := textOf(handle(bridge.CallTool, tool("slow", ""))); streams &&
 		(got != "done" || fmt.Sprint(steps) != "[0 1 2]") {
-		t.Errorf("slow says %q after %v", got, steps)
+		t.Errorf("slow: got %q after %v", got, steps)
 	}
 	if r := handle(bridge.ReadResource, &pb.ReadResourceRequest{Uri: "test://a"}).
 		Complete.(*pb.ReadResourceResult); r.GetContents()[0].GetText() != "A" {
@@ -234,19 +234,19 @@ func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks
 		t.Errorf("what is not there: %v", err)
 	}
 	if asks {
-		askAndListen(t, rev, c, handle, tool, said)
+		askAndListen(t, rev, c, handle, tool, textOf)
 	}
 }
 
 func askAndListen(
 	t *testing.T, rev bridge.Revision, c *mcpclient.Client, handle func(*bridge.Method, bridge.Request) *bridge.Result,
-	tool func(name, in string) *pb.CallToolRequest, said func(*bridge.Result) string,
+	tool func(name, in string) *pb.CallToolRequest, textOf func(*bridge.Result) string,
 ) {
 	t.Helper()
 	res := handle(bridge.CallTool, tool("ask", "who?"))
 	if res.InputRequired == nil {
 		if rev.Within(bridge.Rev20250618, bridge.Rev20260728) {
-			t.Errorf("ask says %s", said(res)) // else the revision has no elicitation, or the server cannot ask in it
+			t.Errorf("ask: got %s", textOf(res)) // else the revision has no elicitation, or the server cannot ask in it
 		}
 	} else {
 		answers := map[string]*pb.InputResponse{}
@@ -256,9 +256,9 @@ func askAndListen(
 			}}}
 		}
 		call := &bridge.Call{Method: bridge.CallTool, Request: tool("ask", "who?")}
-		if got := said(handle(bridge.CallTool,
+		if got := textOf(handle(bridge.CallTool,
 			call.Retry(answers, res.InputRequired.RequestState).Request)); got != "who?: accept Ada" {
-			t.Errorf("ask says %q", got)
+			t.Errorf("ask: got %q", got)
 		}
 	}
 	yes := true
@@ -280,10 +280,10 @@ func askAndListen(
 	select {
 	case got := <-changes:
 		if got.GetToolsListChanged() == nil {
-			t.Errorf("told %v", got)
+			t.Errorf("got change %v", got)
 		}
 	case <-ctx.Done():
-		t.Error("nobody told that the list changed")
+		t.Error("no notification of the changed list")
 	}
 	cancel()
 	wg.Wait()

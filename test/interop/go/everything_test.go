@@ -13,11 +13,11 @@ import (
 // everythingElse are the features of conformance-go besides simple tools.
 var everythingElse = []stop{
 	{"lists resources and templates and reads them", readsResources},
-	{"is told that a resource is unknown", unknownResource},
-	{"is told that a resource has changed for as long as it wants to know", resourceChanges},
+	{"receives the error of an unknown resource", unknownResource},
+	{"is notified of a changed resource until it unsubscribes", resourceChanges},
 	{"lists prompts and gets them", getsPrompts},
-	{"is told that a prompt is unknown or lacks an argument", unknownPrompt},
-	{"is told that the prompts have changed", promptsChange},
+	{"receives the errors of an unknown prompt and of a missing argument", unknownPrompt},
+	{"is notified of changed prompts", promptsChange},
 	{"completes arguments", completes},
 	{"gets sound or what stands for it", getsSound},
 	{"has its model asked", isSampled},
@@ -67,10 +67,10 @@ func resourceChanges(t *testing.T, v *visitor) {
 	}
 	v.listens(t)
 	v.call(t, "test_trigger_tool_change", nil)
-	if got := soon(t, v.updates, "nothing said that the resource has changed"); got != watched {
+	if got := soon(t, v.updates, "no notification that the resource has changed"); got != watched {
 		t.Errorf("%s has changed, want %s", got, watched)
 	}
-	soon(t, v.changes, "nothing said that the tools have changed")
+	soon(t, v.changes, "no notification that the tools have changed")
 	if after := v.read(t, watched).Text; after == before {
 		t.Errorf("what is read has not changed: %s", after)
 	}
@@ -79,14 +79,14 @@ func resourceChanges(t *testing.T, v *visitor) {
 		t.Fatal(err)
 	}
 	v.call(t, "test_trigger_tool_change", nil)
-	soon(t, v.changes, "nothing said that the tools have changed") // changed by the same call
+	soon(t, v.changes, "no notification that the tools have changed") // changed by the same call
 	v.read(t, watched)
 	if v.modern() {
 		return // nothing answers the end of a listen, and this SDK sends it in its own time
 	}
 	select {
 	case uri := <-v.updates:
-		t.Errorf("%s has changed, which nobody wants to know any more", uri)
+		t.Errorf("received a change of %s after the subscription ended", uri)
 	default:
 	}
 }
@@ -122,7 +122,7 @@ func unknownPrompt(t *testing.T, v *visitor) {
 func promptsChange(t *testing.T, v *visitor) {
 	for _, has := range []bool{true, false} {
 		v.call(t, "test_trigger_prompt_change", nil)
-		soon(t, v.prompts, "nothing said that the prompts have changed")
+		soon(t, v.prompts, "no notification that the prompts have changed")
 		list, err := v.session.ListPrompts(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -175,20 +175,20 @@ func getsSound(t *testing.T, v *visitor) {
 
 func isSampled(t *testing.T, v *visitor) {
 	result := v.call(t, "test_sampling", map[string]any{"prompt": "What is love?"})
-	matches(t, `^LLM response: You said: What is love\?$`, said(result))
+	matches(t, `^LLM response: You said: What is love\?$`, resultText(result))
 }
 
 func tellsRoots(t *testing.T, v *visitor) {
 	result := v.call(t, "test_input_required_result_list_roots", nil)
 	for _, uri := range []string{"file:///home/ada/songs", "file:///home/ada/poems"} {
-		matches(t, uri, said(result))
+		matches(t, uri, resultText(result))
 	}
 }
 
 func answersSeveral(t *testing.T, v *visitor) {
 	asks := v.answer(&mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}})
 	result := v.call(t, "test_input_required_result_multiple_inputs", nil)
-	matches(t, `^You said: Generate a greeting Ada, you work in file:`, said(result))
+	matches(t, `^You said: Generate a greeting Ada, you work in file:`, resultText(result))
 	if len(*asks) != 1 {
 		t.Errorf("asked %d times, want once", len(*asks))
 	}

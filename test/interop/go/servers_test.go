@@ -82,7 +82,7 @@ func TestRoots(t *testing.T) {
 	servers, _ := prepare(t)
 	command := servers["filesystem"].Command
 	work := t.TempDir()
-	for _, dir := range []string{"nobody", "a", "b"} {
+	for _, dir := range []string{"elsewhere", "a", "b"} {
 		if err := os.Mkdir(filepath.Join(work, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestRoots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	command[len(command)-1] = filepath.Join(work, "nobody")
+	command[len(command)-1] = filepath.Join(work, "elsewhere")
 	url, _ := listening(t, bridgeRun(t, append([]string{"--http", "127.0.0.1:0", "--mcp", "--"}, command...)...))
 	for _, r := range revisions {
 		t.Run(r.revision, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRoots(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, dir := range []string{"a", "b", "nobody"} {
+				for _, dir := range []string{"a", "b", "elsewhere"} {
 					res, err := session.CallTool(t.Context(), &mcp.CallToolParams{
 						Name: "read_text_file", Arguments: map[string]any{"path": filepath.Join(work, dir, "file")},
 					})
@@ -113,7 +113,7 @@ func TestRoots(t *testing.T) {
 					if dir == own {
 						want = "the file of " + own
 					}
-					contains(t, said(res), want)
+					contains(t, resultText(res), want)
 				}
 				if err := session.Close(); err != nil {
 					t.Error(err)
@@ -198,13 +198,13 @@ func serve(t *testing.T, command []string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	says := regexp.MustCompile(`(listening|running) on .*\b` + port + `\b`)
+	endpoint := regexp.MustCompile(`(listening|running) on .*\b` + port + `\b`)
 	listens, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		lines := bufio.NewScanner(stderr)
 		for once := sync.OnceFunc(func() { close(listens) }); lines.Scan(); {
-			if says.MatchString(lines.Text()) {
+			if endpoint.MatchString(lines.Text()) {
 				once()
 			}
 		}
@@ -233,16 +233,16 @@ func useServer(t *testing.T, v *visitor, s server) {
 	if !slices.ContainsFunc(tools.Tools, func(tool *mcp.Tool) bool { return tool.Name == s.Tool }) {
 		t.Errorf("%s is not among the tools", s.Tool)
 	}
-	contains(t, said(v.call(t, s.Call.Name, s.Call.Arguments)), s.Call.Contains)
+	contains(t, resultText(v.call(t, s.Call.Name, s.Call.Arguments)), s.Call.Contains)
 	if p := s.Progress; p != nil {
-		told := v.progress(t.Name())
+		reports := v.progress(t.Name())
 		params := &mcp.CallToolParams{Name: p.Name, Arguments: p.Arguments}
 		params.SetProgressToken(t.Name())
 		if _, err := v.callParams(t.Context(), params); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range p.Steps {
-			if got := soon(t, told, "progress did not come"); got.Progress != want {
+			if got := soon(t, reports, "no progress"); got.Progress != want {
 				t.Errorf("progress %v, want %v", got.Progress, want)
 			}
 		}
@@ -254,16 +254,16 @@ func useServer(t *testing.T, v *visitor, s server) {
 		case err != nil:
 			matches(t, a.Otherwise, err.Error())
 		case result.IsError:
-			matches(t, a.Otherwise, said(result))
+			matches(t, a.Otherwise, resultText(result))
 		default:
-			contains(t, said(result), a.Contains)
+			contains(t, resultText(result), a.Contains)
 		}
 		if asked := err == nil && !result.IsError; asked != v.canBeAsked(a.Needs) {
 			t.Errorf("asked: %v", asked)
 		}
 	}
 	if c := s.Think; c != nil {
-		contains(t, said(v.call(t, c.Name, c.Arguments)), strings.TrimSuffix(c.Contains, "I do not know"))
+		contains(t, resultText(v.call(t, c.Name, c.Arguments)), strings.TrimSuffix(c.Contains, "I do not know"))
 	}
 	if r := s.Read; r != nil {
 		got, err := v.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.URI})
@@ -316,7 +316,7 @@ func TestToolThatRequiresTask(t *testing.T) {
 		t.Run(r.revision, func(t *testing.T) {
 			v := connect(t, r.revision, &mcp.StreamableClientTransport{Endpoint: url})
 			res := v.call(t, "simulate-research-query", map[string]any{"topic": "tides", "ambiguous": false})
-			contains(t, said(res), "# Research Report: tides")
+			contains(t, resultText(res), "# Research Report: tides")
 		})
 	}
 }

@@ -53,9 +53,9 @@ var tools = []stop{
 	{"keeps calls that run together apart", keepsCallsApart},
 	{"cancels a running call which ends at the backend", cancels},
 	{"goes on after a cancelled call", goesOn},
-	{"is told that the tools have changed", toolsChange},
-	{"is told that a tool is unknown", unknownTool},
-	{"is told that arguments are invalid", invalidArguments},
+	{"is notified of changed tools", toolsChange},
+	{"receives the error of an unknown tool", unknownTool},
+	{"receives the error of invalid arguments", invalidArguments},
 }
 
 func TestTour(t *testing.T) {
@@ -140,13 +140,13 @@ func listsTools(t *testing.T, v *visitor) {
 
 func callsATool(t *testing.T, v *visitor) {
 	result := v.call(t, "add", map[string]any{"a": 2, "b": 40})
-	matches(t, `\b42\b`, said(result))
+	matches(t, `\b42\b`, resultText(result))
 }
 
 func keepsDigits(t *testing.T, v *visitor) {
 	// 2^53 + 1 is the first integer that a float64 cannot hold.
 	result := v.call(t, "add", json.RawMessage(`{"a":9007199254740993,"b":0}`))
-	matches(t, `\b9007199254740993\b`, said(result))
+	matches(t, `\b9007199254740993\b`, resultText(result))
 }
 
 func getsStructuredResult(t *testing.T, v *visitor) {
@@ -155,7 +155,7 @@ func getsStructuredResult(t *testing.T, v *visitor) {
 		if result.StructuredContent != nil {
 			t.Errorf("structured content is %v, want none", result.StructuredContent)
 		}
-		matches(t, `^\{"city":"Oslo",.*\}$`, said(result))
+		matches(t, `^\{"city":"Oslo",.*\}$`, resultText(result))
 		return
 	}
 	structured, ok := result.StructuredContent.(map[string]any)
@@ -163,8 +163,8 @@ func getsStructuredResult(t *testing.T, v *visitor) {
 		t.Fatalf("structured content is %v, want an object about Oslo", result.StructuredContent)
 	}
 	var text map[string]any
-	if err := json.Unmarshal([]byte(said(result)), &text); err != nil {
-		t.Fatalf("text %q: %v", said(result), err)
+	if err := json.Unmarshal([]byte(resultText(result)), &text); err != nil {
+		t.Fatalf("text %q: %v", resultText(result), err)
 	}
 	if fmt.Sprint(text) != fmt.Sprint(structured) {
 		t.Errorf("text %v and structured content %v differ", text, structured)
@@ -194,7 +194,7 @@ func seesProgress(t *testing.T, v *visitor) {
 func answersAQuestion(t *testing.T, v *visitor) {
 	asks := v.answer(&mcp.ElicitResult{Action: "accept", Content: map[string]any{"colour": "green"}})
 	result := v.call(t, "greet", map[string]any{"name": "Ada"})
-	matches(t, `Ada.*\bgreen\b`, said(result))
+	matches(t, `Ada.*\bgreen\b`, resultText(result))
 	if len(*asks) != 1 {
 		t.Fatalf("asked %d times, want once", len(*asks))
 	}
@@ -211,7 +211,7 @@ func answersAQuestion(t *testing.T, v *visitor) {
 func declinesToAnswer(t *testing.T, v *visitor) {
 	asks := v.answer(&mcp.ElicitResult{Action: "decline"})
 	result := v.call(t, "greet", map[string]any{"name": "Ada"})
-	matches(t, `to yourself`, said(result))
+	matches(t, `to yourself`, resultText(result))
 	if len(*asks) != 1 {
 		t.Errorf("asked %d times, want once", len(*asks))
 	}
@@ -235,7 +235,7 @@ func keepsQuestionsApart(t *testing.T, v *visitor) {
 				t.Error(err)
 				return
 			}
-			matches(t, name+`.*`+colour, said(result))
+			matches(t, name+`.*`+colour, resultText(result))
 		})
 	}
 	wg.Wait()
@@ -255,7 +255,7 @@ func getsLogs(t *testing.T, v *visitor) {
 		t.Fatal(err)
 	}
 	if result.IsError {
-		t.Fatal(said(result))
+		t.Fatal(resultText(result))
 	}
 	for _, want := range []string{"info logged line 0", "info logged line 1", "warning map[lines:2]"} {
 		select {
@@ -281,7 +281,7 @@ func keepsCallsApart(t *testing.T, v *visitor) {
 				t.Error(err)
 				return
 			}
-			matches(t, fmt.Sprintf(`\b%d\b`, 1000+i), said(result))
+			matches(t, fmt.Sprintf(`\b%d\b`, 1000+i), resultText(result))
 		})
 	}
 	wg.Wait()
@@ -316,7 +316,7 @@ func cancels(t *testing.T, v *visitor) {
 
 func goesOn(t *testing.T, v *visitor) {
 	for i := range 5 {
-		matches(t, fmt.Sprintf(`\b%d\b`, i+1), said(v.call(t, "add", map[string]any{"a": i, "b": 1})))
+		matches(t, fmt.Sprintf(`\b%d\b`, i+1), resultText(v.call(t, "add", map[string]any{"a": i, "b": 1})))
 	}
 }
 
@@ -327,7 +327,7 @@ func toolsChange(t *testing.T, v *visitor) {
 	}{{"learn", true}, {"forget", false}} {
 		v.call(t, step.tool, nil)
 		for { // What comes first can be of a change before, such as that of a backend that has started.
-			soon(t, v.changes, "nothing said that "+step.tool+" changed the tools")
+			soon(t, v.changes, "no notification that "+step.tool+" changed the tools")
 			list, err := v.session.ListTools(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -352,9 +352,9 @@ func invalidArguments(t *testing.T, v *visitor) {
 		t.Fatal(err)
 	}
 	if !result.IsError {
-		t.Errorf("%q is not an error", said(result))
+		t.Errorf("%q is not an error", resultText(result))
 	}
-	matches(t, `\ba\b`, said(result))
+	matches(t, `\ba\b`, resultText(result))
 }
 
 // A visitor is a connected client with the notifications that it receives.
@@ -400,9 +400,9 @@ func connect(t *testing.T, revision string, transport mcp.Transport) *visitor {
 			offer(v.updates, r.Params.URI)
 		},
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
-			heard, _ := r.Params.Messages[0].Content.(*mcp.TextContent)
+			content, _ := r.Params.Messages[0].Content.(*mcp.TextContent)
 			return &mcp.CreateMessageResult{
-				Model: "ada-1", Role: "assistant", Content: &mcp.TextContent{Text: "You said: " + heard.Text},
+				Model: "ada-1", Role: "assistant", Content: &mcp.TextContent{Text: "You said: " + content.Text},
 			}, nil
 		},
 		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
@@ -455,7 +455,7 @@ func (v *visitor) call(t *testing.T, name string, args any) *mcp.CallToolResult 
 		t.Fatalf("%s: %v", name, err)
 	}
 	if result.IsError {
-		t.Fatalf("%s: %s", name, said(result))
+		t.Fatalf("%s: %s", name, resultText(result))
 	}
 	return result
 }
@@ -529,7 +529,7 @@ func offer[T any](c chan T, v T) {
 	}
 }
 
-func said(r *mcp.CallToolResult) string {
+func resultText(r *mcp.CallToolResult) string {
 	var b strings.Builder
 	for _, c := range r.Content {
 		if text, ok := c.(*mcp.TextContent); ok {
