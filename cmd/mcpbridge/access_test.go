@@ -169,7 +169,7 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 		"backends:\n  - name: echo\n    dial: unix:"+dir+"/s\n    toolScopes: {echo: [admin]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	events := listen(t, dir+"/s")
+	recorder := serveRecorderAt(t, dir+"/s")
 	r := start(t, nil, nil, "run", "-c", file)
 	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -192,7 +192,7 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 		{"a token", "slow", []string{"Bearer canary-of-ada"}, codes.OK, "ada"},
 		{"with the tool's scope", "echo", []string{"bearer canary-of-root"}, codes.OK, "root"},
 	} {
-		events.md, events.subject = nil, ""
+		recorder.md, recorder.subject = nil, ""
 		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"authorization": c.authorization})
 		stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{
 			Name: c.tool, Context: &pb.CallContext{Verified: &pb.VerifiedCaller{Principal: &pb.Principal{
@@ -207,8 +207,8 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 			!strings.Contains(err.Error(), "needs the scopes") {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if strings.Contains(fmt.Sprint(events.md), "canary") || events.subject != c.subject {
-			t.Errorf("%s: the backend was called by %q, with %v", c.name, events.subject, events.md)
+		if strings.Contains(fmt.Sprint(recorder.md), "canary") || recorder.subject != c.subject {
+			t.Errorf("%s: the backend was called by %q, with %v", c.name, recorder.subject, recorder.md)
 		}
 	}
 	if _, err := pb.NewMcpServiceClient(conn).
@@ -239,7 +239,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
-	events := listen(t, dir+"/s")
+	recorder := serveRecorderAt(t, dir+"/s")
 	const (
 		ada     = "spiffe://example.org/ada"
 		tokens  = "tokens: [{token: t-of-bob, subject: bob}, {token: t-of-root, subject: root, scopes: [tools, admin]}]"
@@ -270,7 +270,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			events.subject = ""
+			recorder.subject = ""
 			r := start(t, nil, nil, "run", "-c",
 				writeConfig(t, "serve: {http: {auth: {"+c.auth+"}}, grpc: {addr: '127.0.0.1:0', tls: {cert: "+cert+
 					", key: "+key+", clientCA: "+ca+"}}}\nbackends: [{name: echo, dial: 'unix:"+dir+
@@ -292,8 +292,8 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 				_, err = stream.Recv()
 			}
 			if status.Code(err) != c.want || !strings.Contains(status.Convert(err).Message(), c.says) ||
-				events.subject != c.subject {
-				t.Errorf("%v; the backend was called by %q", err, events.subject)
+				recorder.subject != c.subject {
+				t.Errorf("%v; the backend was called by %q", err, recorder.subject)
 			}
 		})
 	}
@@ -348,7 +348,7 @@ func TestToolScopesRequireOAuth(t *testing.T) {
 // Only the configured headers are forwarded to backends; those with credentials of the bridge cannot be configured.
 func TestConfiguredHeadersReachBackends(t *testing.T) {
 	dir := t.TempDir()
-	events := listen(t, dir+"/s")
+	recorder := serveRecorderAt(t, dir+"/s")
 	configured := func(names string) string {
 		file := filepath.Join(dir, "mcpbridge.yaml")
 		text := "version: 1\nserve: {http: {addr: '127.0.0.1:0', passHeaders: [" + names +
@@ -380,8 +380,8 @@ func TestConfiguredHeadersReachBackends(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if want := map[string]string{"x-team": "tools"}; res.StatusCode != http.StatusOK ||
-		!maps.Equal(events.headers, want) {
-		t.Errorf("%s: the backend received %v, want %v", res.Status, events.headers, want)
+		!maps.Equal(recorder.headers, want) {
+		t.Errorf("%s: the backend received %v, want %v", res.Status, recorder.headers, want)
 	}
 	for _, name := range []string{"Authorization", "proxy-authorization", "'X Team'"} {
 		l, err := config.Load(configured(name), nil, nil, nil)
@@ -394,30 +394,30 @@ func TestConfiguredHeadersReachBackends(t *testing.T) {
 	}
 }
 
-// A listener is a sayer that records its last caller.
-type listener struct {
-	sayer
+// A callRecorder is a textBackend that records its last caller.
+type callRecorder struct {
+	textBackend
 
 	md      metadata.MD
 	subject string
 	headers map[string]string
 }
 
-// listen serves a listener at a Unix socket until the end of the test.
-func listen(t *testing.T, path string) *listener {
+// serveRecorderAt serves a callRecorder at a Unix socket until the end of the test.
+func serveRecorderAt(t *testing.T, path string) *callRecorder {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveListener(t, ln)
+	return serveRecorder(t, ln)
 }
 
-func serveListener(t *testing.T, ln net.Listener, o ...grpc.ServerOption) *listener {
+func serveRecorder(t *testing.T, ln net.Listener, o ...grpc.ServerOption) *callRecorder {
 	t.Helper()
-	events := &listener{}
+	recorder := &callRecorder{}
 	backend := grpc.NewServer(o...)
-	pb.RegisterMcpServiceServer(backend, events)
+	pb.RegisterMcpServiceServer(backend, recorder)
 	done := make(chan error, 1)
 	go func() { done <- backend.Serve(ln) }()
 	t.Cleanup(func() {
@@ -426,10 +426,10 @@ func serveListener(t *testing.T, ln net.Listener, o ...grpc.ServerOption) *liste
 			t.Error(err)
 		}
 	})
-	return events
+	return recorder
 }
 
-func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+func (*callRecorder) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	object := []byte(`{"type":"object"}`)
 	return &pb.ListToolsResponse{Tools: []*pb.Tool{
 		{Name: "echo", InputSchema: string(object)},
@@ -437,11 +437,11 @@ func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 	}}, nil
 }
 
-func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+func (l *callRecorder) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	l.md, _ = metadata.FromIncomingContext(stream.Context())
 	verified := req.GetContext().GetVerified()
 	l.subject, l.headers = verified.GetPrincipal().GetSubject(), verified.GetHeaders()
-	return l.sayer.CallTool(req, stream)
+	return l.textBackend.CallTool(req, stream)
 }
 
 // An OAuth secret or key requires a configured authorization server.

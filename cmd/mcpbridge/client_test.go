@@ -130,7 +130,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 	s.mu.Lock()
 	s.caller = req.GetContext()
 	s.mu.Unlock()
-	errorOf := func(what string, failed bool) error {
+	sendText := func(what string, failed bool) error {
 		block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: what}}}
 		result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
 		if failed {
@@ -153,11 +153,11 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: logged}}); err != nil {
 			return err
 		}
-		return errorOf("red \x1b[31m\u202e\u009b and \xff"[:len("red \x1b[31m\u202e\u009b and ")], false)
+		return sendText("red \x1b[31m\u202e\u009b and \xff"[:len("red \x1b[31m\u202e\u009b and ")], false)
 	case "buy":
-		return errorOf(string(req.GetArguments()), false)
+		return sendText(string(req.GetArguments()), false)
 	case "fail":
-		return errorOf("out of \x1b[31mpaint", true)
+		return sendText("out of \x1b[31mpaint", true)
 	case "sell": // runs, and then returns this error
 		return status.Error(codes.Unavailable, "the till is stuck")
 	case "deny":
@@ -166,26 +166,26 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		if answer == nil || req.GetName() == "nag" {
 			return ask(&pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}})
 		}
-		return errorOf(answer.GetListRoots().GetRoots()[0].GetUri(), false)
+		return sendText(answer.GetListRoots().GetRoots()[0].GetUri(), false)
 	case "order":
 		if answer == nil {
 			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: cmp.Or(s.form, orderForm)}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}})
 		}
-		return errorOf(answer.GetElicit().GetAction()+" "+
+		return sendText(answer.GetElicit().GetAction()+" "+
 			answer.GetElicit().GetContent(), false)
 	case "visit":
 		if answer == nil {
 			page := &pb.ElicitUrl{Message: "Pay there.", Url: "https://pay.example.com/1"}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: page}})
 		}
-		return errorOf(answer.GetElicit().GetAction(), false)
+		return sendText(answer.GetElicit().GetAction(), false)
 	case "hold":
 		select {
 		case <-s.held:
 		case <-stream.Context().Done():
 		}
-		return errorOf("held", false)
+		return sendText("held", false)
 	case "dream":
 		if answer == nil {
 			message := &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{
@@ -196,9 +196,9 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 			}}})
 		}
 		if e := answer.GetError(); e != nil {
-			return errorOf(e.GetReason().String(), true)
+			return sendText(e.GetReason().String(), true)
 		}
-		return errorOf(answer.GetCreateMessage().GetContent()[0].GetText().GetText()+" "+answer.GetCreateMessage().
+		return sendText(answer.GetCreateMessage().GetContent()[0].GetText().GetText()+" "+answer.GetCreateMessage().
 			GetModel(), false)
 	case "wait":
 		close(s.waiting)

@@ -109,7 +109,7 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveListener(t, ln, grpc.Creds(credentials.NewTLS(&tls.Config{
+	serveRecorder(t, ln, grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 		MinVersion: tls.VersionTLS12,
 	})))
@@ -117,7 +117,7 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveListener(t, plain)
+	serveRecorder(t, plain)
 	other := filepath.Join(dir, "other")
 	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)

@@ -450,7 +450,7 @@ func TestServesHTTPBeforeADialedBackendIsReachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend := grpc.NewServer()
-	pb.RegisterMcpServiceServer(backend, sayer{})
+	pb.RegisterMcpServiceServer(backend, textBackend{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer backend.Stop()
@@ -464,20 +464,20 @@ func TestServesHTTPBeforeADialedBackendIsReachable(t *testing.T) {
 	}
 }
 
-// A sayer is a backend whose tools all return the same text.
-type sayer struct {
+// A textBackend is a backend whose tools all return the same text.
+type textBackend struct {
 	pb.UnimplementedMcpServiceServer
 }
 
-func (sayer) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+func (textBackend) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	return &pb.DiscoverResponse{
 		ContractVersion: bridge.ContractVersion,
-		ServerInfo:      &pb.Implementation{Name: "sayer", Version: "1"},
+		ServerInfo:      &pb.Implementation{Name: "text-backend", Version: "1"},
 		Capabilities:    &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
 	}, nil
 }
 
-func (sayer) CallTool(_ *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+func (textBackend) CallTool(_ *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "here now"}}}
 	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
 	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})

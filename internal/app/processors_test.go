@@ -51,7 +51,7 @@ func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 				p.adjust(inUse)
 			}
 			if !slices.Equal(counts, tt.counts) {
-				t.Errorf("told %v, want %v", counts, tt.counts)
+				t.Errorf("set %v, want %v", counts, tt.counts)
 			}
 		})
 	}
@@ -66,19 +66,19 @@ func TestProcessorWatch(t *testing.T) {
 		p := processors{scheduler: fakeScheduler(&counts)}
 		var busy atomic.Bool
 		var took time.Duration
-		looks, last := 0, time.Now()
+		measurements, last := 0, time.Now()
 		go p.watch(ctx, func() time.Duration {
 			if busy.Load() {
 				took += time.Since(last)
 			}
 			last = time.Now()
-			looks++
+			measurements++
 			return took
 		})
 		time.Sleep(10 * time.Second) //nolint:forbidigo // by the bubble's clock
 		synctest.Wait()
-		if !slices.Equal(counts, []int{1}) || looks > 25 {
-			t.Errorf("after 10 s without work: told %v in %d looks", counts, looks)
+		if !slices.Equal(counts, []int{1}) || measurements > 25 {
+			t.Errorf("after 10 s without work: set %v in %d measurements", counts, measurements)
 		}
 		busy.Store(true)
 		time.Sleep(600 * time.Millisecond) //nolint:forbidigo // by the bubble's clock

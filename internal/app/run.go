@@ -63,8 +63,8 @@ func (a *App) Run(ctx, abort context.Context) error {
 			a.closeListeners() // nothing was accepted
 		}
 	}
-	if startErr := a.tasks.Close(); startErr != nil {
-		a.Log.Error().Err(startErr).Msg("the store of tasks was not closed")
+	if closeErr := a.tasks.Close(); closeErr != nil {
+		a.Log.Error().Err(closeErr).Msg("the store of tasks was not closed")
 	}
 	stopBackends()
 	for _, e := range a.endpoints() {

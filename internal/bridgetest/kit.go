@@ -230,8 +230,8 @@ var kit = map[string]tool{
 		if !bridge.ElicitsForms(r.GetContext().GetClientCapabilities()) {
 			return done(Text("unsupported"))
 		}
-		in, response := r.GetInputResponses()["said"]
-		if !response {
+		in, ok := r.GetInputResponses()["said"]
+		if !ok {
 			return requireInput("told", Form("said", "Say something.", "value"))
 		}
 		return done(Text("%s", describe(in)))
