@@ -182,7 +182,7 @@ var tables = complete(map[reflect.Type][]Row{
 			"they are in memory")},
 		{Field: "PerCaller", Doc: "of them, of one verified caller", Default: 20_000},
 		{
-			Field: "Bytes", Doc: "of their requests and results", Default: 256 * mib,
+			Field: "Bytes", Doc: "of their requests, input and results", Default: 256 * mib,
 			Bounds: atLeast(mib, "a single result has more"),
 		},
 		{Field: "Calls", Doc: "calls of tasks at a time, of one backend; further ones wait", Default: 256},

@@ -216,7 +216,7 @@ func (t *Tasks) restore() error {
 			return fmt.Errorf("task %s: %w", id, err)
 		}
 		t.next = max(t.next, k.number)
-		t.add(k, int64(proto.Size(k.call.Request)+proto.Size(k.result)), left)
+		t.add(k, left)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -152,6 +153,29 @@ func TestTasksOfAnEarlierRun(t *testing.T) {
 	if id := call(t, second, waits, cc, tasks.CallOptions{}).GetTaskId(); id == asked {
 		t.Error("an id was used twice")
 	}
+}
+
+// The input of the tasks of an earlier run counts.
+func TestInputOfAnEarlierRunCounts(t *testing.T) {
+	const half = 600 << 10
+	dir, cc := t.TempDir(), caller("a")
+	first := open(t, dir)
+	id := call(t, first, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return &bridge.Result{InputRequired: &pb.InputRequired{
+			InputRequests: []*pb.InputRequest{bridgetest.Form("k", "?", "x")}, RequestState: make([]byte, half),
+		}}, nil
+	}), cc, tasks.CallOptions{}).GetTaskId()
+	await(t, first, cc, id)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store, err := tasks.OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a further task", create(t, newTasks(t, tasks.Options{
+		Store: store, Limits: limits.Tasks{Bytes: 1 << 20},
+	}), half))
 }
 
 // childDir is the variable with the directory of the child process of TestKilledBridgeKeepsTasks.

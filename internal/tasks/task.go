@@ -130,8 +130,9 @@ func (k *task) set(status, message string) bool {
 	k.status, k.message, k.updated = status, message, time.Now()
 	k.version++
 	if IsFinal(status) {
-		k.stop, k.round = nil, round{}
+		k.stop, k.round, k.call = nil, round{}, k.call.Retry(nil, nil)
 	}
+	k.count(k.measure())
 	if status != Working { // progress is not saved, and proceed saves
 		_ = k.save() // the error is logged
 	}
@@ -194,10 +195,25 @@ func (k *task) unwatch(w *watcher) {
 	delete(k.watchers, w)
 }
 
-// keep counts bytes that the task keeps. The caller holds mu.
-func (k *task) keep(bytes int64) {
-	k.size += bytes
-	k.all.size.Add(bytes)
+// measure returns the number of bytes of the request, the input and the result of the task. The caller holds mu.
+func (k *task) measure() int64 {
+	n := proto.Size(k.call.Request) + len(k.round.state) + proto.Size(k.result) + proto.Size(k.err)
+	for _, req := range k.round.pending {
+		n += proto.Size(req)
+	}
+	for own, key := range k.round.keys {
+		n += len(own) + len(key)
+	}
+	for key, response := range k.round.responses {
+		n += len(key) + proto.Size(response)
+	}
+	return int64(n)
+}
+
+// count replaces the bytes that are counted for the task. The caller holds mu.
+func (k *task) count(bytes int64) {
+	k.all.size.Add(bytes - k.size)
+	k.size = bytes
 }
 
 var errCancelled = errors.New("the task was cancelled")
@@ -243,6 +259,7 @@ func (k *task) event(e bridge.Event) {
 		defer k.mu.Unlock()
 		if !IsFinal(k.status) {
 			k.call = k.call.Retry(nil, e.Resumable)
+			k.count(k.measure())
 			_ = k.save() // as above
 		}
 		return
@@ -283,7 +300,6 @@ func (k *task) end(res *bridge.Result, err error) {
 		k.require(res.InputRequired)
 	default:
 		k.result, _ = res.Complete.(*pb.CallToolResult)
-		k.keep(int64(proto.Size(k.result)))
 		k.set(completed, "")
 	}
 }
@@ -327,11 +343,17 @@ func (k *task) require(needs *pb.InputRequired) {
 	k.set(inputRequired, "")
 }
 
-// update receives responses to input requests. It ignores others.
-func (k *task) update(responses map[string]*pb.InputResponse) {
+// update receives responses to input requests. It ignores others. It returns an error if there is no room for them.
+func (k *task) update(responses map[string]*pb.InputResponse) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before := len(k.round.pending)
+	before, size := len(k.round.pending), 0
+	for _, req := range k.round.pending {
+		size += proto.Size(responses[req.GetKey()])
+	}
+	if size > 0 && !k.all.fits(int64(size)) {
+		return k.all.tooLarge("tasks/update: the responses are not accepted")
+	}
 	k.round.pending = slices.DeleteFunc(k.round.pending, func(req *pb.InputRequest) bool {
 		r := responses[req.GetKey()]
 		if r == nil {
@@ -347,6 +369,7 @@ func (k *task) update(responses map[string]*pb.InputResponse) {
 	default:
 		k.set(inputRequired, "")
 	}
+	return nil
 }
 
 // proceed executes the next round. The caller holds mu.

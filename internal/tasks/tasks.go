@@ -55,7 +55,7 @@ type Tasks struct {
 	owners map[principal]int // the number of tasks of each principal
 	next   uint64            // the number of the next task
 
-	size atomic.Int64 // bytes of requests, input requests and results
+	size atomic.Int64 // bytes of requests, input and results
 }
 
 var _ bridge.Handler = (*Tasks)(nil)
@@ -131,7 +131,9 @@ func (t *Tasks) Handle(ctx context.Context, call *bridge.Call, _ bridge.Emit) (*
 		}
 		return &bridge.Result{Complete: &pb.GetTaskResponse{Task: k.describe(call.Revision())}}, nil
 	case *pb.UpdateTaskRequest:
-		k.update(r.GetInputResponses())
+		if err := k.update(r.GetInputResponses()); err != nil {
+			return nil, err
+		}
 		return &bridge.Result{Complete: &pb.UpdateTaskResponse{}}, nil
 	case *pb.CancelTaskRequest:
 		if !k.cancel() && !call.Revision().CancelsEndedTasks() {
@@ -171,10 +173,10 @@ func (t *Tasks) Next(ctx context.Context, call *bridge.Call, since uint64) (*pb.
 // Update gives a task responses to its input requests. The call is one of tasks/get.
 func (t *Tasks) Update(call *bridge.Call, responses map[string]*pb.InputResponse) error {
 	k, err := t.find(call)
-	if err == nil {
-		k.update(responses)
+	if err != nil {
+		return err
 	}
-	return err
+	return k.update(responses)
 }
 
 // Watch calls report with the id and the status of a task of the caller, now if the task is not working, and whenever
@@ -215,16 +217,17 @@ func (t *Tasks) create(call *bridge.Call, o CallOptions, ttl time.Duration) (*ta
 
 // admit adds a task to those in memory.
 func (t *Tasks) admit(call *bridge.Call, o CallOptions, ttl time.Duration) (*task, error) {
-	owner, size := principalOf(call), int64(proto.Size(call.Request))
+	owner := principalOf(call)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	const refused = "no further task can be created"
 	switch limit := &t.o.Limits; {
 	case len(t.tasks) >= limit.Most:
-		return nil, tooMany("there are %d (tasks.most)", limit.Most)
+		return nil, tooMany(refused, "there are %d (tasks.most)", limit.Most)
 	case owner != (principal{}) && t.owners[owner] >= limit.PerCaller:
-		return nil, tooMany("the caller has %d (tasks.perCaller)", limit.PerCaller)
-	case t.size.Load()+size > int64(limit.Bytes):
-		return nil, tooMany("they have %d bytes together (tasks.bytes)", limit.Bytes)
+		return nil, tooMany(refused, "the caller has %d (tasks.perCaller)", limit.PerCaller)
+	case !t.fits(int64(proto.Size(call.Request))):
+		return nil, t.tooLarge(refused)
 	}
 	now := time.Now()
 	t.next++
@@ -233,14 +236,14 @@ func (t *Tasks) admit(call *bridge.Call, o CallOptions, ttl time.Duration) (*tas
 		state:    state{status: Working, version: 1, updated: now},
 		handler:  o.Handler, call: call, retry: o.Retry,
 	}
-	t.add(k, size, ttl)
+	t.add(k, ttl)
 	return k, nil
 }
 
-// add adds a task of a size that expires after a time. The caller holds mu.
-func (t *Tasks) add(k *task, size int64, left time.Duration) {
+// add adds a task that expires after a time. The caller holds mu.
+func (t *Tasks) add(k *task, left time.Duration) {
 	k.all = t
-	k.keep(size)
+	k.count(k.measure())
 	k.expiry = time.AfterFunc(left, func() {
 		defer t.panics.Recover("expiring a task", nil)
 		k.cancel()
@@ -250,9 +253,17 @@ func (t *Tasks) add(k *task, size int64, left time.Duration) {
 	t.owners[k.owner]++
 }
 
-func tooMany(format string, args ...any) error {
+// fits reports whether the tasks may keep more bytes. Results are kept even if they do not fit, because the tools were
+// executed; then nothing else fits.
+func (t *Tasks) fits(more int64) bool { return t.size.Load()+more <= int64(t.o.Limits.Bytes) }
+
+func (t *Tasks) tooLarge(refused string) error {
+	return tooMany(refused, "tasks have %d bytes together (tasks.bytes)", t.o.Limits.Bytes)
+}
+
+func tooMany(refused, format string, args ...any) error {
 	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonTooMany,
-		"no further task can be created: "+format+"; cancel tasks, or wait until some end", args...)
+		refused+": "+format+"; cancel tasks, or wait until some end", args...)
 	e.RetryAfter = time.Second
 	return e
 }
@@ -272,7 +283,7 @@ func (t *Tasks) remove(k *task) {
 	k.expiry.Stop()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keep(-k.size)
+	k.count(0)
 	if t.o.Store != nil {
 		if err := t.o.Store.remove(k.id); err != nil {
 			t.o.Log.Error().Err(err).Str("task", k.id).Msg("the expired task was not removed from the store")

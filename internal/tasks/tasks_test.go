@@ -198,6 +198,85 @@ func TestResultsCount(t *testing.T) {
 	})
 }
 
+// Input requests, the request state and responses count as long as they are kept, and nothing counts once all tasks
+// have expired.
+func TestInputCounts(t *testing.T) {
+	const most, half = 1 << 20, 600 << 10
+	long := strings.Repeat("x", half)
+	for name, c := range map[string]struct {
+		question, state string
+		response        int
+	}{"requests": {question: long}, "state": {state: long}, "responses": {response: half}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, cc := newTasks(t, tasks.Options{Limits: limits.Tasks{Bytes: most}}), caller("a")
+				asks := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+					return &bridge.Result{InputRequired: &pb.InputRequired{
+						InputRequests: []*pb.InputRequest{
+							bridgetest.Form("a", "?", "x"), bridgetest.Form("b", c.question, "x"),
+						}, RequestState: []byte(c.state),
+					}}, nil
+				})
+				id := call(t, all, asks, cc, tasks.CallOptions{}).GetTaskId()
+				synctest.Wait()
+				if err := respond(t, all, cc, id, "1", c.response); err != nil {
+					t.Fatal(err)
+				}
+				refused(t, "a further task", create(t, all, half))
+				refused(t, "a further response", respond(t, all, cc, id, "2", half))
+				pending := status(t, all, cc, id, "input_required").GetInputRequests()
+				if len(pending) != 1 || pending[0].GetKey() != "2" {
+					t.Errorf("got the requests %v, want the one whose response was not accepted", pending)
+				}
+				cancel(t, all, cc, id)
+				if err := create(t, all, half); err != nil {
+					t.Errorf("the input of a canceled task counts: %v", err)
+				}
+				bridgetest.Pass(limits.Tasks{}.OrDefaults().TTL)
+				if err := create(t, all, 2*most-proto.Size(sized(most).Request)); err != nil { // exactly the limit
+					t.Errorf("expired tasks count: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// sized returns a call with arguments of a size.
+func sized(n int) *bridge.Call {
+	c := toolCall(caller("a"), "t")
+	r := c.Request.(*pb.CallToolRequest)
+	r.Context.ProgressWanted, r.Arguments = true, make([]byte, n) // as in the request that is kept
+	return c
+}
+
+// create begins a task with arguments of a size.
+func create(t *testing.T, all *tasks.Tasks, size int) error {
+	t.Helper()
+	_, err := all.Call(t.Context(), sized(size), tasks.CallOptions{Handler: waits, Required: true}, nil)
+	return err
+}
+
+// respond sends a response of a size.
+func respond(t *testing.T, all *tasks.Tasks, cc *pb.CallContext, id, key string, size int) error {
+	t.Helper()
+	response := &pb.InputResponse{Response: &pb.InputResponse_Elicit{
+		Elicit: &pb.ElicitResult{Action: strings.Repeat("x", size)},
+	}}
+	_, err := all.Handle(t.Context(), &bridge.Call{Method: bridge.UpdateTask, Request: &pb.UpdateTaskRequest{
+		Context: cc, TaskId: id, InputResponses: map[string]*pb.InputResponse{key: response},
+	}}, nil)
+	return err
+}
+
+// refused fails unless err names tasks.bytes.
+func refused(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil || bridge.AsError(err).Code != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "tasks.bytes") {
+		t.Errorf("%s: got %v, want RESOURCE_EXHAUSTED that names tasks.bytes", what, err)
+	}
+}
+
 // A call becomes a task when its tool says that it continues in the background, not before.
 func TestToolStartsItsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
