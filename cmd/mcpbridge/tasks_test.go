@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
@@ -62,4 +63,30 @@ func TestTaskCommands(t *testing.T) {
 	expect("start it with mcpbridge run", problem.ExitUsage, "call", "--task", "buy", "--", "true")
 	expect("write mcpbridge tasks get", problem.ExitUsage, "tasks", "get", socket)
 	expect("write one of", problem.ExitUsage, "tasks", "undo")
+}
+
+// A bridge that drains waits for the tool of a task, and the next run has its result.
+func TestDrainWaitsForTasks(t *testing.T) {
+	bridgetest.SkipIfShort(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "mcpbridge.yaml")
+	config := fmt.Sprintf("version: 1\nbackends: [{name: echo, launch: {command: [%s]}, tasks: {after: 100ms}}]\n"+
+		"serve: {http: {addr: 127.0.0.1:0}}\nstate: {dir: %s}\n", echoGo(t), filepath.Join(dir, "state"))
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := start(t, nil, nil, "run", "-c", file)
+	begun := runCommand(t, "", "call", "--detach", first.url, "slow", "ms=3000")
+	id := strings.TrimSpace(begun.stdout)
+	if begun.code != problem.ExitOK {
+		t.Fatalf("got %+v, want the id of a task", begun)
+	}
+	first.drain()
+	if code := first.wait(t); code != problem.ExitOK {
+		t.Errorf("exit code %d:\n%s", code, first.stderr)
+	}
+	second := start(t, nil, nil, "run", "-c", file)
+	if got := runCommand(t, "", "tasks", "result", second.url, id); got.code != problem.ExitOK {
+		t.Errorf("got %+v, want the result of the task", got)
+	}
 }

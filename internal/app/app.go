@@ -87,7 +87,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.tls, err = cfg.ServerTLS(); err != nil {
 		return nil, err
 	}
-	if a.tasks, err = newTasks(cfg, a.panics, log); err != nil {
+	if a.tasks, err = newTasks(cfg, a.lifecycle, a.panics, log); err != nil {
 		return nil, err
 	}
 	catalogs := map[string]bridge.Handler{}

@@ -6,14 +6,17 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/tasks"
 )
 
 // newTasks returns the Tasks of all backends, with those of earlier runs if the configuration has a directory for them.
-func newTasks(cfg *config.Config, panics *contain.Panics, log zerolog.Logger) (*tasks.Tasks, error) {
+func newTasks(
+	cfg *config.Config, life *lifecycle.Lifecycle, panics *contain.Panics, log zerolog.Logger,
+) (*tasks.Tasks, error) {
 	o := tasks.Options{
-		Log: log, Panics: panics, Limits: cfg.Tasks, CallTotal: cfg.Limits.OrDefaults().CallTotal,
+		Log: log, Panics: panics, Limits: cfg.Tasks, CallTotal: cfg.Limits.OrDefaults().CallTotal, Lifecycle: life,
 	}
 	var err error
 	if cfg.State.Dir != "" {

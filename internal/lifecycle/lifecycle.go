@@ -88,23 +88,45 @@ func (l *Lifecycle) Advance(to Phase) {
 }
 
 // Begin counts a call as in flight until end is called. It returns an error if the call is refused. Discovery and calls
-// that continue earlier ones are never refused. Listen calls are not counted: they end only when a phase ends them.
+// that continue earlier ones, or their tasks, are never refused. Listen calls are not counted: they end only when a
+// phase ends them.
 func (l *Lifecycle) Begin(call *bridge.Call) (end func(), err error) {
 	if call.Method == bridge.Listen {
 		return func() {}, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase >= Finishing && call.Method != bridge.Discover && !bridge.IsRetry(call.Request) {
+	if l.phase >= Finishing && !isNeverRefused(call) {
 		return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "SHUTTING_DOWN",
 			"%w; call again", ErrClosing)
 	}
+	l.begin()
+	return l.end, nil
+}
+
+// Hold counts what an accepted call has begun as in flight until end is called.
+func (l *Lifecycle) Hold() (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begin()
+	return l.end
+}
+
+func isNeverRefused(call *bridge.Call) bool {
+	switch call.Method {
+	case bridge.Discover, bridge.GetTask, bridge.UpdateTask, bridge.CancelTask:
+		return true
+	}
+	return bridge.IsRetry(call.Request)
+}
+
+// begin counts a call. The caller holds mu.
+func (l *Lifecycle) begin() {
 	l.inFlight++
 	l.accepted++
 	if l.inFlight == 1 {
 		l.notify()
 	}
-	return l.end, nil
 }
 
 func (l *Lifecycle) end() {

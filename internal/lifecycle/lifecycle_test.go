@@ -63,7 +63,12 @@ func TestNewCallsAreRefusedWhenFinishing(t *testing.T) {
 		f.Outcome != bridge.OutcomeNotExecuted {
 		t.Errorf("a new call got %v", err)
 	}
-	for _, accepted := range []*bridge.Call{retried, discover, listens} {
+	for _, accepted := range []*bridge.Call{
+		retried, discover, listens,
+		{Method: bridge.GetTask, Request: &pb.GetTaskRequest{}},
+		{Method: bridge.UpdateTask, Request: &pb.UpdateTaskRequest{}},
+		{Method: bridge.CancelTask, Request: &pb.CancelTaskRequest{}},
+	} {
 		begin(t, l, accepted)()
 	}
 	if n := l.InFlight(); n != 0 {

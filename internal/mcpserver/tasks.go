@@ -98,6 +98,12 @@ func (ss *session) taskResult(ctx context.Context, x *exchange, msg *jsonrpc.Mes
 		return
 	}
 	call := taskCall(ss.callContext(x, from), id)
+	end, err := ss.s.life.Begin(call)
+	if err != nil {
+		x.fail(nil, err)
+		return
+	}
+	defer end()
 	related := mcpjson.Member{
 		Name: metaRelatedTask, Value: append(rawjson.AppendString([]byte(`{"taskId":`), id), '}'),
 	}

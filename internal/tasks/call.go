@@ -164,6 +164,7 @@ func (b *background) detach(stop context.CancelCauseFunc) (*task, error) {
 	}
 	k.mu.Lock()
 	k.stop = stop
+	k.hold()
 	k.mu.Unlock()
 	b.task = k
 	close(b.detached)

@@ -49,6 +49,7 @@ type task struct {
 	round round
 	// stop cancels the call in flight. It is nil while none is.
 	stop     context.CancelCauseFunc
+	release  func()        // ends the wait of a drain for the call in flight
 	changed  chan struct{} // closed at the next change, or nil
 	watchers map[*watcher]struct{}
 }
@@ -232,10 +233,19 @@ func (k *task) cancel() bool {
 	return true
 }
 
+// hold makes a drain wait for the call in flight, unless the next run continues it. The caller holds mu.
+func (k *task) hold() {
+	k.release = func() {}
+	if k.all.o.Store == nil || !k.retry && !IsDriven(k.call.Request) {
+		k.release = sync.OnceFunc(k.all.o.Lifecycle.Hold())
+	}
+}
+
 // begin executes the call of the current round in the background. The caller holds mu.
 func (k *task) begin() {
 	ctx, stop := context.WithCancelCause(k.all.ctx)
 	k.stop = stop
+	k.hold()
 	call := k.call
 	started := k.all.start(func() {
 		defer stop(nil)
@@ -246,6 +256,7 @@ func (k *task) begin() {
 		}))
 	})
 	if !started { // the next run continues
+		k.release()
 		k.stop = nil
 		stop(nil)
 	}
@@ -260,7 +271,9 @@ func (k *task) event(e bridge.Event) {
 		if !IsFinal(k.status) {
 			k.call = k.call.Retry(nil, e.Resumable)
 			k.count(k.measure())
-			_ = k.save() // as above
+			if k.save() == nil && k.all.o.Store != nil {
+				k.release()
+			}
 		}
 		return
 	}
@@ -285,6 +298,7 @@ func (k *task) end(res *bridge.Result, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stop = nil
+	defer k.release() // that of this call: another one may begin
 	switch {
 	case IsFinal(k.status): // it was canceled
 	case k.all.ctx.Err() != nil: // the next run decides

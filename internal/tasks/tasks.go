@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -37,6 +38,8 @@ type Options struct {
 	CallTotal time.Duration
 	// Store keeps the tasks across runs. If nil, they are lost when the bridge exits.
 	Store *Store
+	// Lifecycle counts the calls of tasks that the next run does not continue. If nil, none waits for them.
+	Lifecycle *lifecycle.Lifecycle
 }
 
 // Tasks are the tasks of all callers. Only the principal that created a task can use it; without authentication, its id
@@ -72,6 +75,9 @@ func principalOf(call *bridge.Call) principal {
 func New(o Options) (*Tasks, error) {
 	o.Limits = o.Limits.OrDefaults()
 	o.CallTotal = cmp.Or(o.CallTotal, limits.Defaults().CallTotal)
+	if o.Lifecycle == nil {
+		o.Lifecycle = lifecycle.New()
+	}
 	t := &Tasks{o: o, panics: o.Panics.With(o.Log), tasks: map[string]*task{}, owners: map[principal]int{}}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	if o.Store != nil {
