@@ -59,7 +59,8 @@ func openDetecting(b *backend) (back, error) {
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
 		StopTimeout: detectStopTimeout,
-		ClientInfo:  b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.isHandshake, Limits: b.cfg.Limits,
+		ClientInfo:  b.ClientInfo, Log: b.log, Panics: b.panics, InvalidLine: a.isHandshake,
+		Limits: b.cfg.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)

@@ -63,10 +63,10 @@ const (
 	// QueuedMessages is the maximum number of messages without a response that wait for an MCP server, most of which
 	// are responses to its requests.
 	QueuedMessages = 256
-	// StrayLines is the maximum number of invalid lines of a program within StrayWindow. A program that prints more is
-	// restarted, which costs less than reading them.
-	StrayLines  = 1_000
-	StrayWindow = time.Minute
+	// InvalidLines is the maximum number of invalid lines of a program within InvalidLinesWindow. A program that prints
+	// more is restarted, which costs less than reading them.
+	InvalidLines       = 1_000
+	InvalidLinesWindow = time.Minute
 )
 
 // The minimum intervals between messages to a client, each after a burst.

@@ -71,9 +71,9 @@ type Options struct {
 	// Revision is the only revision to use. If NoRevision, the server is probed, and if it supports both eras, each
 	// caller is served in its own.
 	Revision bridge.Revision
-	// Stray receives every line on standard output that is not MCP. Unexpected lines are logged as well: the program
-	// may not be an MCP server. Stray must not block or retain the line. It may be nil.
-	Stray func(line []byte) (expected bool)
+	// InvalidLine receives every line on standard output that is not MCP. Unexpected lines are logged as well: the
+	// program may not be an MCP server. InvalidLine must not block or retain the line. It may be nil.
+	InvalidLine func(line []byte) (expected bool)
 
 	// ClientInfo is sent to the server for callers without client info. If nil, it describes mcpbridge.
 	ClientInfo *pb.Implementation

@@ -52,7 +52,7 @@ type stdio struct {
 
 	received atomic.Int64 // number of lines from the program
 
-	stray child.Tail // last output that is not MCP
+	lastInvalid child.Tail // the last lines that are not MCP
 
 	mu           sync.Mutex // guards invalidLines
 	invalidLines invalidLines
@@ -104,7 +104,7 @@ func (c *Client) launchChild(p *peer) error {
 	}
 	s.end = func() { c.endChild(proc) }
 	s.stopped, s.kill = proc.Stopped, func() { proc.Signal(child.Kill) }
-	s.exitReport = func() string { return exitReport(proc, &stderr, &s.stray) }
+	s.exitReport = func() string { return exitReport(proc, &stderr, &s.lastInvalid) }
 	started := make(chan error, 1)
 	select {
 	case c.spawn <- func() { started <- proc.Start() }:
@@ -136,7 +136,7 @@ func (c *Client) notStarted(err error) error {
 }
 
 // exitReport describes how a program ended, with its last output.
-func exitReport(proc *child.Process, stderr, stray *child.Tail) string {
+func exitReport(proc *child.Process, stderr, invalid *child.Tail) string {
 	var b strings.Builder
 	if how := proc.ExitReason(); how != "" {
 		fmt.Fprintf(&b, "\n  it ended: %s", how)
@@ -144,7 +144,7 @@ func exitReport(proc *child.Process, stderr, stray *child.Tail) string {
 	for _, output := range []struct {
 		where string
 		tail  *child.Tail
-	}{{"stdout, where only MCP belongs", stray}, {"stderr", stderr}} {
+	}{{"stdout, where only MCP belongs", invalid}, {"stderr", stderr}} {
 		words, _ := output.tail.Read()
 		if len(words) > 0 {
 			b.WriteString("\n  " + output.where + ":")
@@ -170,16 +170,16 @@ func (s *stdio) tooLong(n int) {
 
 // addInvalidLine counts an invalid line: some programs print to standard output what belongs on standard error.
 func (s *stdio) addInvalidLine(line []byte, err error) {
-	if stray := s.p.c.o.Stray; stray != nil && stray(line) {
+	if expected := s.p.c.o.InvalidLine; expected != nil && expected(line) {
 		return
 	}
-	s.stray.Add(line)
+	s.lastInvalid.Add(line)
 	s.mu.Lock()
 	full := s.invalidLines.add(line, err)
 	s.mu.Unlock()
 	if full && !s.p.isGone() {
-		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", limits.StrayLines).
-			Dur("within", limits.StrayWindow).
+		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", limits.InvalidLines).
+			Dur("within", limits.InvalidLinesWindow).
 			Msg("the server prints too many lines that are not MCP; restarting it; let it log to standard error")
 		s.p.lose(errInvalidLines)
 	}
@@ -191,7 +191,7 @@ type invalidLines struct {
 	count int
 	since int // since the last log line
 	at    time.Time
-	// last has the times of the last lines, as a ring of at most limits.StrayLines.
+	// last has the times of the last lines, as a ring of at most limits.InvalidLines.
 	last []time.Time
 }
 
@@ -200,17 +200,17 @@ const (
 	invalidLinesEvery = 10 * time.Second
 )
 
-var errInvalidLines = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", limits.StrayLines,
-	limits.StrayWindow)
+var errInvalidLines = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", limits.InvalidLines,
+	limits.InvalidLinesWindow)
 
 // add counts a line. It returns whether there are too many.
 func (t *invalidLines) add(line []byte, err error) (full bool) {
 	now := time.Now()
-	if len(t.last) < limits.StrayLines {
+	if len(t.last) < limits.InvalidLines {
 		t.last = append(t.last, now)
 	} else {
-		oldest := &t.last[t.count%limits.StrayLines]
-		full = now.Sub(*oldest) < limits.StrayWindow
+		oldest := &t.last[t.count%limits.InvalidLines]
+		full = now.Sub(*oldest) < limits.InvalidLinesWindow
 		*oldest = now
 	}
 	t.count++
