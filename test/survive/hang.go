@@ -24,7 +24,7 @@ func stopAndBlock(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends:\n- {name: hung, launch: {command: [%[1]q], "+
 			"env: {FAULTPLUG_JOURNAL: %[2]q, GOMAXPROCS: '1', GODEBUG: asyncpreemptoff=1}}}\n"+
-			"- {name: well, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[2]q}}}\n", r.plugin, b.Journal)
+			"- {name: healthy, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[2]q}}}\n", r.plugin, b.Journal)
 	}})
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func stopAndBlock(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	wellCallers, wellClients, err := callersOf(b.URL, 8)
+	healthyCallers, healthyClients, err := callersOf(b.URL, 8)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func stopAndBlock(ctx context.Context, r *Rig) error {
 	of := func(tool string) func() loadgen.Work {
 		return func() loadgen.Work { return loadgen.Work{Tool: tool, Ms: 20} }
 	}
-	hung, well := startGroup(ctx, hungClients, of("hung_work")), startGroup(ctx, wellClients, of("well_work"))
+	hung, healthy := startGroup(ctx, hungClients, of("hung_work")), startGroup(ctx, healthyClients, of("healthy_work"))
 	cur, err := hung.await(ctx, 0)
 	var took []time.Duration
 	type span struct{ from, to time.Time }
@@ -66,11 +66,11 @@ func stopAndBlock(ctx context.Context, r *Rig) error {
 		time.Sleep(time.Second) // time for a restart, which must not happen
 	}
 	history := append(hung.end(), blocks...)
-	others := well.end()
+	others := healthy.end()
 	if err != nil {
 		return errors.Join(err, fmt.Errorf("the log is in %s", b.Dir))
 	}
-	for _, c := range slices.Concat(hungCallers, wellCallers, []*loadgen.Caller{blocker}) {
+	for _, c := range slices.Concat(hungCallers, healthyCallers, []*loadgen.Caller{blocker}) {
 		c.End()
 	}
 	if _, err := b.stop(); err != nil {

@@ -214,9 +214,9 @@ func (t *target) kill(tool string) error {
 func (t *target) killPlugin() error   { return t.kill(plugTool) }
 func (t *target) killUpstream() error { return t.kill(stdioTool) }
 
-// well waits until every backend has answered a new call.
-func (t *target) well(ctx context.Context) error {
-	from := time.Now().UnixNano()
+// awaitAnswers waits until every backend has answered a call that began after a point in time.
+func (t *target) awaitAnswers(ctx context.Context, since time.Time) error {
+	from := since.UnixNano()
 	for until := time.Now().Add(40 * time.Second); time.Now().Before(until) &&
 		ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		t.mu.Lock()
@@ -310,8 +310,10 @@ func panicAtFailpoints(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	if has, err := hasFailpoints(r.bin); err != nil || has {
-		return fmt.Errorf("%s must have no failpoints: %w", r.bin, err)
+	if has, err := hasFailpoints(r.bin); err != nil {
+		return err
+	} else if has {
+		return fmt.Errorf("%s must have no failpoints", r.bin)
 	}
 	journal := filepath.Join(r.dir, "panics.journal")
 	web, err := r.serveUpstream(ctx, loadgen.Modern, "127.0.0.1:0", journal)
@@ -348,11 +350,13 @@ func panicAtFailpoints(ctx context.Context, r *Rig) error {
 	pipeClients := []client{watched{pipeClient{pipe, 60}, piped}, watched{pipeClient{pipe, 61}, piped}}
 
 	p := panicking{r: r, t: t, piped: piped, clients: clients, pipeClients: pipeClients, count: map[string]int{}}
-	if err := p.rest(ctx); err != nil {
+	if err := p.awaitBackends(ctx); err != nil {
 		return err
 	}
-	if ready, err := t.ready(ctx); err != nil || !ready {
-		return fmt.Errorf("the bridge is not ready before the first panic: %w", err)
+	if ready, err := t.ready(ctx); err != nil {
+		return err
+	} else if !ready {
+		return errors.New("the bridge is not ready before the first panic")
 	}
 	before := settled(t.Bridge)
 	for _, point := range slices.Sorted(maps.Keys(panicPoints)) {
@@ -367,10 +371,10 @@ func panicAtFailpoints(ctx context.Context, r *Rig) error {
 			fmt.Fprintf(os.Stderr, "R15: %s, %d panics, %d violations\n", point, p.panics, len(p.wrongs))
 		}
 	}
-	if err := p.often(ctx); err != nil {
+	if err := p.panicRepeatedly(ctx); err != nil {
 		return err
 	}
-	if err := p.rest(ctx); err != nil {
+	if err := p.awaitBackends(ctx); err != nil {
 		return err
 	}
 	for _, c := range callers {
@@ -404,8 +408,8 @@ func panicAtFailpoints(ctx context.Context, r *Rig) error {
 	// A few connections stay open and idle for a while, but there are no more processes than before.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
 	r.report("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
-		fmt.Sprintf("%d failpoints: the process continues, each call gets one response, failed ones INTERNAL; "+
-			"0 leaks; not ready after three panics at one place", len(panicPoints)),
+		fmt.Sprintf("%d failpoints: the process continues, each call has one response, which is INTERNAL if it failed; "+
+			"0 leaks; after three panics at one place the bridge is not ready", len(panicPoints)),
 		"%d panics at %d points, %d calls and %d other requests, %d failed with INTERNAL: %d wrong %s%s; fds %d → %d, "+
 			"children %d → %d, exited within %v; %d logged from %d places, %d with a missing or repeated stack%s",
 		p.panics, len(panicPoints), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first,
@@ -447,15 +451,18 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	}
 	from := t.journalSize()
 	group := startGroup(ctx, clients, work)
-	idle, err := p.meanwhile(ctx)
+	idle, err := p.sendOtherRequests(ctx)
 	if err != nil {
 		return err
 	}
 	for n := 0; n < times && err == nil; n++ {
-		if err = t.well(ctx); err != nil {
+		if err = t.awaitAnswers(ctx, time.Now()); err != nil {
 			break
 		}
-		time.Sleep(settle) // so that a killed backend is restarted without backoff
+		// A backend that has run for longer is restarted without backoff.
+		if err = t.awaitAnswers(ctx, time.Now().Add(settle)); err != nil {
+			break
+		}
 		kick := func() error { return nil }
 		if point.kick != nil {
 			kick = func() error { return point.kick(t) }
@@ -464,7 +471,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 		p.panics++
 	}
 	if err == nil {
-		err = t.well(ctx)
+		err = t.awaitAnswers(ctx, time.Now())
 	}
 	history := group.end()
 	err = errors.Join(err, idle())
@@ -568,8 +575,8 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 	return err
 }
 
-// often triggers at least three panics at one place within a minute, after which the bridge must not be ready.
-func (p *panicking) often(ctx context.Context) error {
+// panicRepeatedly triggers at least three panics at one place within a minute, after which the bridge must not be ready.
+func (p *panicking) panicRepeatedly(ctx context.Context) error {
 	for n := 0; n < 3; n += p.r.cycles(2, 250) { // the number of panics that at triggers
 		if err := p.at(ctx, "mcpserverPost"); err != nil {
 			return err
@@ -613,14 +620,14 @@ func work() loadgen.Work {
 	return w
 }
 
-// rest waits until every backend has answered a new call through each bridge.
-func (p *panicking) rest(ctx context.Context) error {
+// awaitBackends waits until every backend has answered a new call through each bridge.
+func (p *panicking) awaitBackends(ctx context.Context) error {
 	for _, part := range []struct {
 		t       *target
 		clients []client
 	}{{p.t, p.clients}, {p.piped, p.pipeClients}} {
 		group := startGroup(ctx, part.clients, work)
-		err := part.t.well(ctx)
+		err := part.t.awaitAnswers(ctx, time.Now())
 		group.end()
 		if err != nil {
 			return err
@@ -629,8 +636,8 @@ func (p *panicking) rest(ctx context.Context) error {
 	return nil
 }
 
-// meanwhile starts and ends sessions, requests lists, and pings, until the returned function is called.
-func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error) {
+// sendOtherRequests starts and ends sessions, requests lists, and pings, until the returned function is called.
+func (p *panicking) sendOtherRequests(ctx context.Context) (end func() error, err error) {
 	conn, err := loadgen.NewConn(p.t.URL)
 	if err != nil {
 		return nil, err

@@ -10,13 +10,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// beside starts a bridge with two backends: odd, with a variable of faultplug and its own journal, and well.
+// beside starts a bridge with two backends: odd, with a variable of faultplug and its own journal, and healthy.
 func (r *Rig) beside(ctx context.Context, variable, value string) (b *Bridge, c *loadgen.Caller, err error) {
 	b, err = r.start(ctx, setup{config: func(b *Bridge) string {
 		return fmt.Sprintf("version: 1\nbackends:\n- {name: odd, launch: {command: [%[1]q], env: "+
 			"{FAULTPLUG_JOURNAL: %[2]q, %[3]s: %[4]q}}}\n"+
-			"- {name: well, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[5]q}}}\n", r.plugin, b.Journal,
-			variable, value, b.Journal+"-well")
+			"- {name: healthy, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[5]q}}}\n", r.plugin, b.Journal,
+			variable, value, b.Journal+"-healthy")
 	}})
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +47,7 @@ func (r *Rig) starting(ctx context.Context, variable, value string,
 		history = append(history, call)
 	}
 	for until := time.Now().Add(30 * time.Second); ; {
-		if call := c.Call(loadgen.Work{Tool: "well_work"}); !call.OK() {
+		if call := c.Call(loadgen.Work{Tool: "healthy_work"}); !call.OK() {
 			failed++
 		}
 		call := c.Call(loadgen.Work{Tool: "odd_work"})
@@ -113,7 +113,7 @@ func printLongLine(ctx context.Context, r *Rig) error {
 		return err
 	}
 	defer c.End()
-	for _, tool := range []string{"odd_work", "well_work"} {
+	for _, tool := range []string{"odd_work", "healthy_work"} {
 		if call := c.Call(loadgen.Work{Tool: tool}); !call.OK() {
 			return fmt.Errorf("the first call failed: %+v", call)
 		}
@@ -140,7 +140,7 @@ func printLongLine(ctx context.Context, r *Rig) error {
 		default:
 		}
 		calls++
-		if call := other.Call(loadgen.Work{Tool: "well_work"}); !call.OK() {
+		if call := other.Call(loadgen.Work{Tool: "healthy_work"}); !call.OK() {
 			failed++
 		}
 	}
