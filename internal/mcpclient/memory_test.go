@@ -48,7 +48,7 @@ func TestEventsOfAPendingCall(t *testing.T) {
 	for what, tt := range map[string]struct {
 		message    string
 		pad        func(string) string
-		said, told int
+		sent, want int
 	}{
 		"in long texts": {"m", padded, many, many},
 		"too often":     {"m", strings.Clone, 1100, 1024},
@@ -67,7 +67,7 @@ func TestEventsOfAPendingCall(t *testing.T) {
 								`"params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
 							go func() {
 								<-pending
-								for i := range tt.said {
+								for i := range tt.sent {
 									say(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
 										`"params":{"progressToken":ID,"progress":%d,"message":%q}}`, i, tt.message)))
 								}
@@ -87,11 +87,11 @@ func TestEventsOfAPendingCall(t *testing.T) {
 			close(pending)
 			<-read
 			checkKept(t, before)
-			told := 0
+			events := 0
 			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState),
-				func(context.Context, bridge.Event) error { told++; return nil })
-			if err != nil || res.Complete == nil || told != tt.told {
-				t.Errorf("%v %v, got %d progress events", res, err, told)
+				func(context.Context, bridge.Event) error { events++; return nil })
+			if err != nil || res.Complete == nil || events != tt.want {
+				t.Errorf("%v %v, got %d progress events", res, err, events)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -231,7 +232,7 @@ func TestCallsWaitForAConnection(t *testing.T) {
 			f.connects <- nil
 			synctest.Wait()
 			close(s.Live().done)
-			time.Sleep(time.Minute) //nolint:forbidigo // by the clock of synctest
+			bridgetest.Pass(time.Minute)
 		}, 0, 0, "was lost and does not respond yet"},
 		{"an unreachable address: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.unreachable = true

@@ -252,7 +252,7 @@ class CallTest {
       cancellation.check();
       return ctx.clientInfo().getName()
           + " "
-          + ctx.principal().map(Principal::getSubject).orElse("nobody")
+          + ctx.principal().map(Principal::getSubject).orElse("anonymous")
           + " "
           + ctx.headers()
           + " "
@@ -266,7 +266,7 @@ class CallTest {
   void theContextTellsAndIsTold() {
     app.add(new Talks()).forwardLogs("talks");
     var called = caller.tool("talk");
-    assertEquals("dev.mcpbridge.testing nobody {} {} 2026-07-28", called.text());
+    assertEquals("dev.mcpbridge.testing anonymous {} {} 2026-07-28", called.text());
     assertEquals(List.of(1.0, 2.0, 3.0), called.progress().stream().map(p -> p.getProgress()).toList());
     assertFalse(called.progress().get(0).hasTotal());
     assertEquals("done", called.progress().get(2).getMessage());
