@@ -531,10 +531,11 @@ func TestServesThePythonExample(t *testing.T) {
 // await polls for a condition that has no event.
 func (r *run) await(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !happened(); time.Sleep(time.Millisecond) { //nolint:forbidigo // processes are outside of synctest
+	for end := time.Now().Add(20 * time.Second); !happened(); {
 		if time.Now().After(end) {
 			t.Fatalf("timeout: %s:\n%s", what, r.stderr)
 		}
+		time.Sleep(time.Millisecond) //nolint:forbidigo // processes are outside of synctest
 	}
 }
 

@@ -40,7 +40,8 @@ func TestTaskCommands(t *testing.T) {
 	for _, target := range []string{socket, r.url} {
 		expect(`{"what":"tea"}`, problem.ExitOK, "call", "--task", target, "buy", "what=tea")
 		expect("out of", problem.ExitTool, "call", "--task", target, "fail")
-		expect(`accept {`, problem.ExitOK, "call", "--task", "--answer", "size=s", "--answer", "count=2", target, "order")
+		expect(`accept {`, problem.ExitOK, "call", "--task", "--answer", "size=s", "--answer", "count=2", target,
+			"order")
 
 		id := detached(target, "order")
 		expect("the task waits for input", problem.ExitTool, "tasks", "result", target, id)

@@ -112,7 +112,7 @@ type connKey struct{}
 
 // countFrames makes a server count the frames of its HTTP/2 connections.
 func countFrames(srv *http.Server) error {
-	h2 := &http2.Server{}                                  //nolint:staticcheck // http.Server, which replaces it, does not show frames
+	h2 := &http2.Server{}                                  //nolint:staticcheck // http.Server does not count frames
 	if err := http2.ConfigureServer(srv, h2); err != nil { //nolint:staticcheck // as above
 		return err
 	}

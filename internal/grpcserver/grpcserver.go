@@ -165,7 +165,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	}
 	res, err := s.call(ctx, h.Handler, call, emit)
 	switch {
-	case err != nil && context.Cause(ctx) == errAccessExpired: //nolint:errorlint // the cause is set above, never wrapped
+	case err != nil && context.Cause(ctx) == errAccessExpired: //nolint:errorlint // the cause is not wrapped
 		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // a normal end
 	case err != nil:
 		return nil, err

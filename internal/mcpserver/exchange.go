@@ -303,7 +303,9 @@ func httpStatus(rev bridge.Revision, code int32, otherwise int) int {
 }
 
 // isCanceled reports whether a call was canceled by its own caller, which expects no response.
-func isCanceled(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped
+func isCanceled(ctx context.Context) bool {
+	return context.Cause(ctx) == errCancelled //nolint:errorlint // the cause is not wrapped
+}
 
 // interrupted returns the error of a call that neither its caller nor its backend interrupted, and that ended with err.
 func interrupted(cause, err error) error {

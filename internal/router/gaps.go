@@ -36,7 +36,7 @@ type gaps struct {
 	mu        sync.Mutex
 	open      map[gap]*bridge.Call                     // the calls that request the missing part
 	listeners map[*feed.Pending]*pb.SubscriptionFilter // with their filters
-	ctx       context.Context                          //nolint:containedctx // it ends when the last listener leaves; nil without one
+	ctx       context.Context                          //nolint:containedctx // it ends with the last listener
 	cancel    context.CancelFunc
 	requests  *sync.WaitGroup // the requests with ctx
 }

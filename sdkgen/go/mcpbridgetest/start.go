@@ -58,8 +58,9 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 	tb.Helper()
 	bridge = cmp.Or(bridge, os.Getenv("MCPBRIDGE_BIN"), "mcpbridge")
 	args := append([]string{"run", "--stdio", "--"}, command...)
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), bridge, args...) //nolint:gosec // It is the author's own machine.
 	// Not the test's context: the bridge must shut down gracefully.
+	ctx := context.WithoutCancel(tb.Context())
+	cmd := exec.CommandContext(ctx, bridge, args...) //nolint:gosec // It is the author's own machine.
 	cmd.Stderr = &log{t: tb}
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -60,7 +60,8 @@ func issuerOf(ctx context.Context, address string) (string, error) {
 		return "", err
 	}
 	u.Path = "/.well-known/oauth-protected-resource" + u.Path
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody) //nolint:gosec // the suite passes the address
+	//nolint:gosec // the suite passes the address
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
 		return "", err
 	}
@@ -191,7 +192,8 @@ func openPage(ctx context.Context, address string) error {
 
 // get requests a page, and returns the target of its redirect.
 func get(ctx context.Context, client *http.Client, address string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody) //nolint:gosec // a browser follows redirects
+	//nolint:gosec // a browser follows redirects
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return "", err
 	}

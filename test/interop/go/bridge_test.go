@@ -187,7 +187,7 @@ func descendants(of int) []int {
 // gone waits until the processes have ended. It polls, because most are not children of the test.
 func gone(t *testing.T, pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // see above
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo
 		pids = slices.DeleteFunc(pids, func(pid int) bool {
 			_, runs := parentOf(pid)
 			return !runs

@@ -85,8 +85,8 @@ type McpServiceClient interface {
 	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
 	// clients.
 	Listen(ctx context.Context, in *ListenRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListenResponse], error)
-	// GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
-	// only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+	// GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of
+	// tasks only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
 	// ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
@@ -315,8 +315,8 @@ type McpServiceServer interface {
 	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
 	// clients.
 	Listen(*ListenRequest, grpc.ServerStreamingServer[ListenResponse]) error
-	// GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
-	// only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+	// GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of
+	// tasks only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
 	// ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)

@@ -245,8 +245,8 @@ func (x *ToolAnnotations) GetExtra() string {
 // ToolExecution is the support of a tool for tasks. MCP `ToolExecution`, 2025-11-25 only.
 type ToolExecution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When a call can be a task: "forbidden" (never, the default), "optional" (if the client supports tasks) or "required"
-	// (always; calls of other clients are errors). MCP `taskSupport`.
+	// When a call can be a task: "forbidden" (never, the default), "optional" (if the client supports tasks) or
+	// "required" (always; calls of other clients are errors). MCP `taskSupport`.
 	TaskSupport *string `protobuf:"bytes,1,opt,name=task_support,json=taskSupport,proto3,oneof" json:"task_support,omitempty"`
 	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`

@@ -198,8 +198,8 @@ class McpServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
-        only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+        """GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of
+        tasks only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

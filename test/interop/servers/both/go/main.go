@@ -42,7 +42,7 @@ func main() {
 			Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.NewTextContent("What is love?")}},
 			MaxTokens: 10,
 		}}
-		answer, err := s.RequestSampling(ctx, question) //nolint:staticcheck // what older revisions have is what is tested
+		answer, err := s.RequestSampling(ctx, question) //nolint:staticcheck // tests older revisions
 		if err != nil {
 			return nil, err
 		}

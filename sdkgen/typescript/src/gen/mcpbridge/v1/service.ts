@@ -6529,8 +6529,8 @@ export const McpServiceService = {
     responseDeserialize: (value: Buffer): ListenResponse => ListenResponse.decode(value),
   },
   /**
-   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
-   * only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of
+   * tasks only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
    */
   getTask: {
     path: "/mcpbridge.v1.McpService/GetTask" as const,
@@ -6599,8 +6599,8 @@ export interface McpServiceServer extends UntypedServiceImplementation {
    */
   listen: handleServerStreamingCall<ListenRequest, ListenResponse>;
   /**
-   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
-   * only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of
+   * tasks only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
    */
   getTask: handleUnaryCall<GetTaskRequest, GetTaskResponse>;
   /** ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it. */
@@ -6744,8 +6744,8 @@ export interface McpServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientReadableStream<ListenResponse>;
   /**
-   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
-   * only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of
+   * tasks only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
    */
   getTask(
     request: GetTaskRequest,

@@ -78,8 +78,8 @@ export interface ToolAnnotations {
 /** ToolExecution is the support of a tool for tasks. MCP `ToolExecution`, 2025-11-25 only. */
 export interface ToolExecution {
   /**
-   * When a call can be a task: "forbidden" (never, the default), "optional" (if the client supports tasks) or "required"
-   * (always; calls of other clients are errors). MCP `taskSupport`.
+   * When a call can be a task: "forbidden" (never, the default), "optional" (if the client supports tasks) or
+   * "required" (always; calls of other clients are errors). MCP `taskSupport`.
    */
   taskSupport?:
     | string
