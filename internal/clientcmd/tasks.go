@@ -155,7 +155,7 @@ func runTasksWatch(ctx context.Context, c *client, args []string) error {
 
 // pause waits until the task should be requested again.
 func pause(ctx context.Context, task *pb.Task) error {
-	next := time.NewTimer(tasks.Interval(task))
+	next := time.NewTimer(limits.TaskInterval(task.PollIntervalMs))
 	defer next.Stop()
 	select {
 	case <-next.C:

@@ -135,3 +135,12 @@ const (
 	// TaskWatchers is the maximum number of subscriptions to a task.
 	TaskWatchers = 64
 )
+
+// TaskInterval returns the interval at which a backend wants its task to be requested, within bounds. ms is nil if it
+// has no wish.
+func TaskInterval(ms *int64) time.Duration {
+	if ms == nil {
+		return TaskPoll
+	}
+	return min(max(time.Duration(*ms)*time.Millisecond, TaskMinPoll), TaskMaxPoll)
+}

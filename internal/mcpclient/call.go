@@ -147,15 +147,20 @@ func (c *Client) awaitResponse(
 		}
 	}()
 	msg, err := x.await(ctx)
-	if msg != nil {
-		if id := createdTask(x, call, msg); id != "" {
-			y, failed := c.startTaskResult(ctx, x, id, call, emit)
-			if failed != nil {
-				return attempt{peer: x.p, err: failed, sent: true, emitted: true}
-			}
-			x = y
-			msg, err = x.await(ctx)
+	for msg != nil {
+		id := createdTask(x, call, msg)
+		if id == "" && c.isTaskWorking(ctx, x, msg.Error) {
+			id = x.task
 		}
+		if id == "" {
+			break
+		}
+		y, failed := c.startTaskResult(ctx, x, id, call, emit)
+		if failed != nil {
+			return attempt{peer: x.p, err: failed, sent: true, emitted: true}
+		}
+		x = y
+		msg, err = x.await(ctx)
 	}
 	a.emitted = x.emitted || x.task != "" // the server has executed the call: it is not repeated
 	if err == nil && msg == nil {

@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -98,13 +100,20 @@ func (c *Client) withTask(p *peer, r bridge.Request) bridge.Request {
 	return call
 }
 
+// metaTaskOfFastMCP is the key of `_meta` under which FastMCP 2.14 returns a task, with empty content, as a draft of
+// 2025-11-25 did.
+const metaTaskOfFastMCP = "modelcontextprotocol.io/task"
+
 // createdTask returns the id of the task in the response of a legacy server to a call, or "" if it is not a task.
 func createdTask(x *exchange, call *bridge.Call, msg *jsonrpc.Message) string {
-	if call.Method != bridge.CallTool || x.task != "" || x.p.rev().Modern() || !x.p.tasks.Load() ||
-		rawjson.Get(msg.Result, "content") != nil {
+	if call.Method != bridge.CallTool || x.task != "" || x.p.rev().Modern() || !x.p.tasks.Load() {
 		return ""
 	}
-	id, _ := rawjson.String(rawjson.Get(rawjson.Get(msg.Result, "task"), "taskId"))
+	task := rawjson.Get(rawjson.Get(msg.Result, "_meta"), metaTaskOfFastMCP)
+	if task == nil && rawjson.Get(msg.Result, "content") == nil {
+		task = rawjson.Get(msg.Result, "task")
+	}
+	id, _ := rawjson.String(rawjson.Get(task, "taskId"))
 	return id
 }
 
@@ -123,7 +132,7 @@ func (c *Client) startTaskResult(
 	if err != nil {
 		return nil, err
 	}
-	y.taskUse = taskUse{task: id, token: x.id}
+	y.taskUse = taskUse{task: id, token: cmp.Or(x.token, x.id)}
 	y.serverRequests, y.progress, y.emitted = x.serverRequests, x.progress, x.emitted
 	x.requests = nil
 	x.p.end(x)
@@ -131,6 +140,24 @@ func (c *Client) startTaskResult(
 	y.body = jsonrpc.AppendRequest(nil, []byte(y.id), methodTaskResult, taskParams(id))
 	y.p.start(y)
 	return y, nil
+}
+
+// isTaskWorking reports whether a server has responded to tasks/result with an error because the task has not ended, as
+// FastMCP 2.14 does. If so, it returns after the interval at which the task is to be requested, or when ctx ends.
+func (c *Client) isTaskWorking(ctx context.Context, x *exchange, e *pb.JsonRpcError) bool {
+	if x.task == "" || e.GetCode() != codeInvalidParams {
+		return false
+	}
+	msg, err := x.p.do(ctx, bridge.GetTask.Name, taskParams(x.task))
+	if err != nil || msg.Error != nil {
+		return false
+	}
+	got := &pb.GetTaskResponse{}
+	if mcpjson.Unmarshal(msg.Result, got, x.p.rev()) != nil || got.GetTask().GetStatus() != "working" {
+		return false
+	}
+	sleep(ctx, limits.TaskInterval(got.GetTask().PollIntervalMs))
+	return true
 }
 
 func taskParams(id string) []byte { return append(rawjson.AppendString([]byte(`{"taskId":`), id), '}') }

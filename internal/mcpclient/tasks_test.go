@@ -272,3 +272,33 @@ func TestLegacyTasks(t *testing.T) {
 		t.Errorf("the task %s was cancelled", id)
 	}
 }
+
+// FastMCP 2.14 returns a task in `_meta`, and responds to tasks/result with an error until the task has ended.
+func TestTasksOfFastMCP(t *testing.T) {
+	const state = `"taskId":"id","createdAt":"c","lastUpdatedAt":"u","ttl":null,"pollInterval":1`
+	requested := 0
+	f := newFake(t, false, nil)
+	f.capabilities = `{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}`
+	f.answer = func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+		switch m.Method {
+		case "tools/list":
+			result(w, m, `{"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`)
+		case "tools/call":
+			result(w, m, `{"content":[],"isError":false,"_meta":{"modelcontextprotocol.io/task":{"taskId":"id"}}}`)
+		case "tasks/get":
+			result(w, m, `{`+state+`,"status":"working"}`)
+		case "tasks/result":
+			if requested++; requested < 3 {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(jsonrpc.AppendError(nil, m.ID,
+					&pb.JsonRpcError{Code: -32602, Message: "Task not completed yet (current state: working)"}, false))
+				return
+			}
+			result(w, m, hello)
+		}
+	}
+	c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20251125}, quick)
+	if got := call(t, catalog.New(c, catalog.Options{}), "t", "{}"); got != "hello" || requested != 3 {
+		t.Errorf("got %q after %d requests for the result", got, requested)
+	}
+}

@@ -128,7 +128,7 @@ func (d *driver) wait(ctx context.Context, task *pb.Task, emit bridge.Emit) (*br
 		if err := d.progress(ctx, task, emit); err != nil {
 			return nil, err
 		}
-		if !sleep(ctx, Interval(task)) {
+		if !sleep(ctx, limits.TaskInterval(task.PollIntervalMs)) {
 			return nil, d.cancel(ctx)
 		}
 		res, err := d.do(ctx, bridge.GetTask, &pb.GetTaskRequest{Context: d.call.Context(), TaskId: d.id})
@@ -181,12 +181,4 @@ func (d *driver) cancel(ctx context.Context) error {
 	request := &pb.CancelTaskRequest{Context: d.call.Context(), TaskId: d.id}
 	_, _ = d.h.Handle(ctx, d.call.With(bridge.CancelTask, request), ignore) // cooperative
 	return err
-}
-
-// Interval returns the interval at which a backend wants its task to be requested, within bounds.
-func Interval(task *pb.Task) time.Duration {
-	if task.PollIntervalMs == nil {
-		return limits.TaskPoll
-	}
-	return min(max(time.Duration(task.GetPollIntervalMs())*time.Millisecond, limits.TaskMinPoll), limits.TaskMaxPoll)
 }
