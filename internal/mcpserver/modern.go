@@ -218,6 +218,9 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	if header == nil || call.Method.Target == nil {
 		return nil
 	}
+	if isTaskMethod(call.Method) && len(header.Values(mcphttp.HeaderName)) == 0 {
+		return nil // FastMCP 4 does not send it, and only proxies that route by it need it
+	}
 	value, err := requiredHeader(header, mcphttp.HeaderName)
 	if err != nil {
 		return err

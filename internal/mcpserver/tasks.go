@@ -26,12 +26,8 @@ const methodTaskResult = "tasks/result"
 // tasks, protocol errors).
 func checkTasks(call *bridge.Call) error {
 	r, listens := call.Request.(*pb.ListenRequest)
-	switch call.Method {
-	case bridge.GetTask, bridge.UpdateTask, bridge.CancelTask:
-	default:
-		if len(r.GetNotifications().GetTaskIds()) == 0 {
-			return nil
-		}
+	if !isTaskMethod(call.Method) && len(r.GetNotifications().GetTaskIds()) == 0 {
+		return nil
 	}
 	if bridge.DeclaresTasks(call.Context().GetClientCapabilities()) {
 		return nil
@@ -41,6 +37,11 @@ func checkTasks(call *bridge.Call) error {
 		what += " with taskIds"
 	}
 	return mcpjson.MissingTasks(what)
+}
+
+// isTaskMethod reports whether m is a method of the extension for tasks.
+func isTaskMethod(m *bridge.Method) bool {
+	return m == bridge.GetTask || m == bridge.UpdateTask || m == bridge.CancelTask
 }
 
 // taskCall returns the call of tasks/get for a caller.
