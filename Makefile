@@ -56,7 +56,7 @@ setup-java: $(JAVA) ## build the Java SDK and what uses it
 sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts sdkgen/typescript/src/gen/google/*/*.ts)
 	npm run --silent build --prefix sdkgen/typescript
 
-test/bench/python/.venv/.done test/interop/servers/.venv/.done: %/.venv/.done: %/requirements.txt
+test/bench/python/.venv/.done test/interop/servers/.venv/.done test/interop/servers/2025/.venv/.done: %/.venv/.done: %/requirements.txt
 	@test -x $*/.venv/bin/python || $(PYTHON) -m venv $*/.venv
 	$*/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
@@ -75,13 +75,14 @@ examples/%/dist/.done: examples/%/node_modules/.done sdkgen/typescript/dist/inde
 
 # Servers that others wrote.
 SERVERS := test/interop/servers/node_modules/.done test/interop/servers/2024/node_modules/.done test/interop/servers/.venv/.done \
+	test/interop/servers/2025/.venv/.done \
 	test/interop/servers/both/go/target/.done test/interop/servers/both/rust/target/.done $(JAVA)
 
 test/interop/servers/both/go/target/.done: $(addprefix test/interop/servers/both/go/,main.go go.mod go.sum)
 	cd $(<D) && $(GO) build -o target/both .
 	@touch $@
 
-test/interop/servers/both/rust/target/.done: $(addprefix test/interop/servers/both/rust/,src/main.rs Cargo.toml Cargo.lock)
+test/interop/servers/both/rust/target/.done: $(addprefix test/interop/servers/both/rust/,src/main.rs src/bin/tasks.rs Cargo.toml Cargo.lock)
 	cargo build --quiet --locked --manifest-path test/interop/servers/both/rust/Cargo.toml
 	@touch $@
 
@@ -248,4 +249,4 @@ fuzz: ## have every parser read what nobody would write; FUZZTIME=10m for longer
 
 .PHONY: clean
 clean: ## remove what was built and installed here
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target tools/node_modules test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target tools/node_modules test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}

@@ -87,10 +87,15 @@ func TestLegacyForModernClients(t *testing.T) {
 // config returns a configuration file with one MCP server.
 func config(t *testing.T, server map[string]any) string {
 	t.Helper()
+	return configOf(t, []map[string]any{{"name": "both", "mcp": server}})
+}
+
+// configOf returns a configuration file with backends.
+func configOf(t *testing.T, backends []map[string]any) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
 	// JSON is YAML
-	text, err := json.Marshal(
-		map[string]any{"version": 1, "backends": []any{map[string]any{"name": "both", "mcp": server}}})
+	text, err := json.Marshal(map[string]any{"version": 1, "backends": backends})
 	if err != nil {
 		t.Fatal(err)
 	}
