@@ -250,7 +250,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "shutdown does not wait for calls", file: "internal/app/run.go",
-		old:      "ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)",
+		old:      "ctx, cancel := context.WithTimeout(abort, a.cfg.Serve.Drain)",
 		new:      "ctx, cancel := context.WithTimeout(now, time.Millisecond)",
 		detector: "survive R7",
 	},
