@@ -251,7 +251,7 @@ var mutants = []mutant{
 	{
 		name: "shutdown does not wait for calls", file: "internal/app/run.go",
 		old:      "ctx, cancel := context.WithTimeout(abort, a.cfg.Serve.Drain)",
-		new:      "ctx, cancel := context.WithTimeout(now, time.Millisecond)",
+		new:      "ctx, cancel := context.WithTimeout(abort, time.Millisecond)",
 		detector: "survive R7",
 	},
 }
