@@ -74,6 +74,7 @@ var scenarios = []scenario{
 	{"R16", killUpstream},
 	{"F15", failUpstream},
 	{"F16 R12", failNetwork},
+	{"R18", keepTasks},
 	{"I01", printInvalidLines},
 	{"L4", idleSessions},
 	{"L5", idleStreams},

@@ -54,6 +54,7 @@ func run() int {
 	}
 	app := mcpbridge.New("faultplug", "1")
 	mcpbridge.Tool(app, "work", "Do work that must not be executed twice", f.work)
+	mcpbridge.Tool(app, "question", "Ask for the token, and work", f.question)
 	mcpbridge.Tool(app, "hang", "Wait until the call is canceled", f.hang)
 	mcpbridge.Tool(app, "print", "Print a long line", f.print)
 	mcpbridge.Tool(app, "block", "Block the whole process", f.block)
@@ -83,6 +84,18 @@ func (f *faults) detach() error {
 
 func (f *faults) work(ctx context.Context, w fault.Work) (fault.Done, error) {
 	return f.Do(ctx, w, func(n, total int, pad string) { mcpbridge.Progress(ctx, float64(n), float64(total), pad) })
+}
+
+// question works once the client has answered with the token of the call.
+func (f *faults) question(ctx context.Context, w fault.Work) (fault.Done, error) {
+	answer, err := mcpbridge.Elicit[string](ctx, w.Token)
+	if err != nil {
+		return fault.Done{}, err
+	}
+	if answer.Data != w.Token {
+		return fault.Done{}, fmt.Errorf("the answer of %s to %s", answer.Data, w.Token)
+	}
+	return f.work(ctx, w)
 }
 
 // Hang contains the arguments of hang.

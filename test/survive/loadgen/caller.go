@@ -217,5 +217,13 @@ func Request(era string, w Work) []byte {
 	return request(era, w.Token, w.Tool, arguments)
 }
 
+// TaskRequest returns the body of a request of the modern era, of a client with forms and tasks. params are members.
+func TaskRequest(id, method, params string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"_meta":{`+
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":%s,`+
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":`+
+		`{}}}},%s}}`, id, method, clientInfo, params)
+}
+
 // Note records a message of a call.
 func Note(c *checker.Call, m checker.Message) { note(c, []byte(m.Data)) }

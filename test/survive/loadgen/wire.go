@@ -88,11 +88,26 @@ const messageTimeout = 60 * time.Second
 // Send sends a request, and returns the response. Its body must be read to the end, or the connection closed. headers
 // are complete lines.
 func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error) {
+	if err := c.write(method, headers, body); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(c.r, nil)
+}
+
+// Abandon sends a request, and closes the connection after a time, like a client that is killed.
+func (c *Conn) Abandon(headers string, body []byte, after time.Duration) {
+	if c.write(http.MethodPost, headers, body) == nil {
+		time.Sleep(after)
+	}
+	c.Close()
+}
+
+func (c *Conn) write(method, headers string, body []byte) error {
 	if c.Dead() { // servers close idle connections
 		c.Close()
 		conn, err := net.DialTimeout("tcp", c.host, 10*time.Second)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.conn, c.r = conn, bufio.NewReaderSize(conn, 8<<10)
 	}
@@ -103,10 +118,8 @@ func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error)
 	}
 	c.buf = append(append(c.buf, "\r\n"...), body...)
 	_ = c.conn.SetDeadline(time.Now().Add(messageTimeout)) // the write reports errors
-	if _, err := c.conn.Write(c.buf); err != nil {
-		return nil, err
-	}
-	return http.ReadResponse(c.r, nil)
+	_, err := c.conn.Write(c.buf)
+	return err
 }
 
 // Do sends a request and reads the response. It returns the body, or the last event of a stream.

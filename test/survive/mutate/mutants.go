@@ -31,6 +31,7 @@ const (
 	guardFile   = "internal/mcphttp/guard.go"
 	issuerFile  = "internal/auth/issuer.go"
 	sealFile    = "internal/seal/seal.go"
+	tasksFile   = "internal/tasks/task.go"
 )
 
 var mutants = []mutant{
@@ -247,6 +248,18 @@ var mutants = []mutant{
 		new: "\tallowOrigin(w.Header(), r)\n\tg.Log.Warn().Str(\"authorization\", " +
 			"r.Header.Get(\"Authorization\")).Msg(\"request\")\n",
 		detector: "attack F",
+	},
+	{
+		name: "an acknowledged answer to a task is not stored", file: tasksFile,
+		old:      "\tk.set(Working, \"\")\n\t_ = k.save()",
+		new:      "\tk.set(Working, \"\")\n\t_ = error(nil)",
+		detector: "survive R18",
+	},
+	{
+		name: "the end of a task is not stored", file: tasksFile,
+		old:      "if status != Working {",
+		new:      "if status == inputRequired {",
+		detector: "survive R18",
 	},
 	{
 		name: "shutdown does not wait for calls", file: "internal/app/run.go",
