@@ -223,9 +223,13 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 }
 
 // Add adds a tool that returns its name, and notifies subscribers.
-func (h *Handler) Add(name string) {
+func (h *Handler) Add(name string) { h.AddTool(&pb.Tool{Name: name, InputSchema: schemaOf(name)}) }
+
+// AddTool adds a tool that returns its name, and notifies subscribers.
+func (h *Handler) AddTool(t *pb.Tool) {
 	h.mu.Lock()
-	h.tools = append(h.tools, &pb.Tool{Name: name, InputSchema: schemaOf(name)})
+	name := t.GetName()
+	h.tools = append(h.tools, t)
 	h.called[name] = func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return done(Text("%s", name))
 	}

@@ -19,7 +19,7 @@ var noArguments = []byte("{}")
 func (c *Catalog) checkArguments(
 	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest,
 ) (t *tool, refusal *bridge.Result, err error) {
-	if c.o.SkipArguments && c.o.SkipOutput && call.Header == nil && !c.servesTasks.Load() {
+	if c.o.SkipArguments && c.o.SkipOutput && call.Header == nil && !c.servesTasks() {
 		return nil, nil, nil
 	}
 	arrived := c.clock.Load()

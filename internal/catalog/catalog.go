@@ -52,8 +52,7 @@ type Catalog struct {
 
 	warned warningSet
 
-	// servesTasks is whether the latest Discover response declares tasks.
-	servesTasks atomic.Bool
+	tasks taskSources
 
 	mu      sync.RWMutex // guards what follows; not held while the handler is called
 	pages   map[pageKey]*page

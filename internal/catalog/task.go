@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -39,7 +40,7 @@ func (c *Catalog) taskOptions(call *bridge.Call, r *pb.CallToolRequest, t *tool)
 		Required: requested || support == taskRequired,
 	}
 	switch {
-	case !allowed && c.servesTasks.Load():
+	case !allowed && c.servesTasks():
 		return nil, bridge.Errorf(codes.Unimplemented,
 			"tools/call: the tool %q does not support tasks: call it without `task`", r.GetName())
 	case !allowed: // a server without tasks ignores `task`
@@ -67,23 +68,43 @@ func (t *tool) taskExecution() *pb.ToolExecution {
 	return t.execution
 }
 
-// withTasks returns a Discover response that declares the tasks of the policy.
+// taskSources are why calls may become tasks.
+type taskSources struct {
+	// declared is whether the latest Discover response of the handler or the policy has tasks, and listed whether a
+	// list had a tool with tasks since the start: its tasks outlive it.
+	declared, listed atomic.Bool
+}
+
+// servesTasks reports whether calls may become tasks.
+func (c *Catalog) servesTasks() bool { return c.tasks.declared.Load() || c.tasks.listed.Load() }
+
+// withTasks returns a Discover response that declares tasks if the policy or the listed tools have them. A backend can
+// add the first tool with tasks at any time.
 func (c *Catalog) withTasks(d *pb.DiscoverResponse) *pb.DiscoverResponse {
-	serves := bridge.ServesTasks(d.GetCapabilities())
-	if c.o.Tasks != nil && !serves && c.o.TaskPolicy.CreatesTasks() {
+	declares := bridge.ServesTasks(d.GetCapabilities())
+	if c.o.Tasks == nil {
+		c.tasks.declared.Store(declares)
+		return d
+	}
+	c.tasks.declared.Store(declares || c.o.TaskPolicy.CreatesTasks())
+	if !declares && c.servesTasks() {
 		d = bridge.ShallowCopy(d)
 		d.Capabilities = bridge.WithTasks(d.GetCapabilities())
-		serves = true
 	}
-	c.servesTasks.Store(serves)
 	return d
 }
 
 // withTaskSupport returns a tool with the support for tasks that the policy gives it.
 func (c *Catalog) withTaskSupport(t *pb.Tool) *pb.Tool {
+	if c.o.Tasks == nil {
+		return t
+	}
 	rule, support := c.o.TaskPolicy.Of(t.GetName()), t.GetExecution().GetTaskSupport()
 	supported := support == taskOptional || support == taskRequired
-	if changes := rule.Never && supported || rule.Set && !supported; c.o.Tasks == nil || !changes {
+	if !rule.Never && (rule.Set || supported) {
+		c.tasks.listed.Store(true)
+	}
+	if changes := rule.Never && supported || rule.Set && !supported; !changes {
 		return t
 	}
 	t = bridge.ShallowCopy(t)

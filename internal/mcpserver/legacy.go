@@ -114,6 +114,9 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		return nil
 	}
 	call.Session = ss.scope
+	if r, ok := call.Request.(*pb.CallToolRequest); ok && !bridge.ServesTasks(ss.declaration.GetCapabilities()) {
+		r.Task = nil // (2025-11-25: basic/utilities/tasks, capability negotiation)
+	}
 	if bridge.IsRetry(call.Request) { // only modern requests retry: a legacy client responds to requests of the server
 		call = call.Retry(nil, nil)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -61,6 +62,9 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	case err != nil:
 		x.fail(call.Method, x.addResourceURI(call, err))
 	case res.Task != nil:
+		if !bridge.ServesTasks(d.GetCapabilities()) { // this tool is newer
+			s.declarations[bridge.ModernEra].CompareAndSwap(d, d.asOf(time.Time{}))
+		}
 		x.finish(call.Method, &pb.CreateTaskResult{Task: res.Task}, nil, d.serverInfo())
 	case res.InputRequired != nil:
 		// The client receives the input requests, and the sealed state.

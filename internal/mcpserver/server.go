@@ -234,7 +234,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, er
 			return nil, err
 		}
 		// The handler is overloaded: the latest declaration stays in use, and is refreshed later.
-		k := &declaration{DiscoverResponse: was.DiscoverResponse, info: was.info, at: now}
+		k := was.asOf(now)
 		s.declarations[era].CompareAndSwap(was, k)
 		return k, nil
 	}
@@ -252,6 +252,11 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, er
 		s.opts.Declarations.Changed(era, d)
 	}
 	return k, nil
+}
+
+// asOf returns the declaration with another time.
+func (k *declaration) asOf(at time.Time) *declaration {
+	return &declaration{DiscoverResponse: k.DiscoverResponse, info: k.info, at: at}
 }
 
 // declareEarly records that a client of an era has received the early declaration, and refreshes it once the backends

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
@@ -235,6 +236,12 @@ var incidents = []incident{
 		regexp.MustCompile(`^the backend adds the tool (\S+)$`),
 		func(c *conversation, name string) { c.backend.Add(name) },
 	},
+	{regexp.MustCompile(`^the backend adds the tool (\S+) with tasks$`), func(c *conversation, name string) {
+		c.backend.AddTool(&pb.Tool{
+			Name: name, InputSchema: `{"type":"object"}`,
+			Execution: &pb.ToolExecution{TaskSupport: proto.String("optional")},
+		})
+	}},
 	{
 		regexp.MustCompile(`^the backend removes the tool (\S+)$`),
 		func(c *conversation, name string) { c.backend.Remove(name) },
