@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,6 +65,54 @@ func TestTaskCommands(t *testing.T) {
 	expect("start it with mcpbridge run", problem.ExitUsage, "call", "--task", "buy", "--", "true")
 	expect("write mcpbridge tasks get", problem.ExitUsage, "tasks", "get", socket)
 	expect("write one of", problem.ExitUsage, "tasks", "undo")
+}
+
+// TestTasksPage runs the commands of docs/tasks.md, with its configuration and its tool.
+func TestTasksPage(t *testing.T) {
+	bridgetest.SkipIfShort(t)
+	parts, dir := bridgetest.Fenced(t, "../../docs/tasks.md"), t.TempDir()
+	const there = "127.0.0.1:8080"
+	for _, name := range []string{"tools.py", "mcpbridge.yaml"} {
+		text := strings.Replace(parts[name], there, "127.0.0.1:0", 1)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := start(t, nil, nil, "run", "-c", filepath.Join(dir, "mcpbridge.yaml"))
+	wants := []struct{ command, output string }{
+		{"call --task", "The report of 2025, signed by Ada."},
+		{"call --detach", ""},
+		{"tasks get", ""},
+		{"tasks answer", ""},
+		{"tasks watch", "completed"},
+		{"tasks result", "The report of 2025, signed by Ada."},
+		{"tasks cancel", ""},
+	}
+	lines := strings.Split(strings.TrimSpace(parts["use tasks"]), "\n")
+	if len(lines) != len(wants) {
+		t.Fatalf("the page has the commands %q, want those of %v", lines, wants)
+	}
+	id := ""
+	for i, line := range lines {
+		want := wants[i]
+		if !strings.HasPrefix(line, "mcpbridge "+want.command+" ") || !strings.Contains(line, "http://"+there+"/mcp") {
+			t.Fatalf("got the command %q, want %q", line, want.command)
+		}
+		line = strings.Replace(strings.Replace(line, "http://"+there+"/mcp", r.url, 1), " ID", " "+id, 1)
+		r.await(t, line, func() bool {
+			out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", line).CombinedOutput()
+			if strings.Contains(string(out), "does not wait for input") && want.command == "tasks answer" {
+				return false // not yet
+			}
+			if err != nil || !strings.Contains(string(out), want.output) {
+				t.Fatalf("%s: %v, got %s, want %q", line, err, out, want.output)
+			}
+			if want.command == "call --detach" {
+				id = strings.TrimSpace(string(out))
+			}
+			return true
+		})
+	}
 }
 
 // A bridge that drains waits for the tool of a task, and the next run has its result.
