@@ -42,9 +42,10 @@ type exchange struct {
 	out sink
 	// token is the progress token as the client wrote it; nil without progress.
 	token []byte
-	// progress is the last value that the handler reported, and pace limits the notifications.
+	// progress is the last value that the handler reported, pace limits the notifications, and related is their `_meta`.
 	progress float64
 	pace     *pacer // nil without progress
+	related  []mcpjson.Member
 	logs     sampler
 	ended    bool // the request has a response
 }
@@ -126,7 +127,7 @@ func (x *exchange) reportProgress(p *pb.Progress) error {
 func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 	defer x.s.panics.Recover(notifyProgress, func(e *bridge.Error) { err = e })
 
-	rest, err := x.s.encode(nil, p, x.rev)
+	rest, err := x.s.encode(nil, p, x.rev, x.related...)
 	if err != nil {
 		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend's event cannot be encoded as MCP: %w", notifyProgress, err)

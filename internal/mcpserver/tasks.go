@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -52,7 +53,9 @@ func taskCall(caller *pb.CallContext, id string) *bridge.Call {
 // createdTask responds to a tools/call of a legacy client with a task, whose further changes the client is notified of.
 func (ss *session) createdTask(x *exchange, call *bridge.Call, task *pb.Task) {
 	created := taskCall(call.Context(), task.GetTaskId())
-	ss.calls.Go(func() { ss.reportTask(created) }) // the session cannot end before: the tools/call is one of its calls
+	progress := ss.progressOf(x, task.GetTaskId())
+	// the session cannot end before: the tools/call is one of its calls
+	ss.calls.Go(func() { ss.reportTask(created, progress) })
 	result, err := ss.s.encode([]byte(`{"task":`), task, ss.rev)
 	if err != nil {
 		x.fail(call.Method, err)
@@ -61,24 +64,68 @@ func (ss *session) createdTask(x *exchange, call *bridge.Call, task *pb.Task) {
 	x.finishRaw(append(result, '}'))
 }
 
-// reportTask notifies the client of a task whenever it has changed, until it or the session ends. It does not report
-// progress, which the client requests.
-func (ss *session) reportTask(call *bridge.Call) {
+// reportTask notifies the client of a task whenever it has changed, until it or the session ends. While the task is
+// working, it only reports progress, if the client requested it.
+func (ss *session) reportTask(call *bridge.Call, progress *exchange) {
 	defer ss.s.panics.Recover(call.Method.Name, nil)
+	if progress != nil {
+		defer progress.pace.end(false)
+	}
 	for version := uint64(0); ; {
 		task, newer, err := ss.s.opts.Tasks.Next(ss.ctx, call, version)
 		if err != nil {
 			return
 		}
-		if version = newer; task.GetStatus() == tasks.Working {
+		version = newer
+		if task.GetStatus() == tasks.Working {
+			if p := ss.s.opts.Tasks.Progress(call); p != nil && progress != nil {
+				_ = progress.reportProgress(p) // of no consequence: the client may have no stream now
+			}
 			continue
 		}
+		ends := tasks.IsFinal(task.GetStatus())
+		if ends && progress != nil {
+			progress.pace.end(false)
+		}
 		ss.notify(feed.TaskChanged(task.GetTaskId()))
-		if tasks.IsFinal(task.GetStatus()) {
+		if ends {
 			return
 		}
 	}
 }
+
+// progressOf returns the exchange that sends the progress of a task with the progress token of its tools/call, x, or
+// nil if there is no token (2025-11-25: basic/utilities/progress, behavior requirements).
+func (ss *session) progressOf(x *exchange, id string) *exchange {
+	if x.token == nil {
+		return nil
+	}
+	y := &exchange{
+		s: ss.s, rev: ss.rev, out: pushSink{ss}, token: bytes.Clone(x.token), progress: x.progress,
+		related: []mcpjson.Member{relatedTask(id)},
+	}
+	y.pace = newPacer(y.sendProgress)
+	return y
+}
+
+// relatedTask returns the member of `_meta` of a message that belongs to a task.
+func relatedTask(id string) mcpjson.Member {
+	return mcpjson.Member{
+		Name: metaRelatedTask, Value: append(rawjson.AppendString([]byte(`{"taskId":`), id), '}'),
+	}
+}
+
+// A pushSink sends notifications on the stream of a session, if the client has one open.
+type pushSink struct{ ss *session }
+
+func (p pushSink) send(msg []byte) error {
+	if push := p.ss.stream(); push != nil {
+		push(msg)
+	}
+	return nil
+}
+
+func (pushSink) finish(head, []byte) {}
 
 // cancelledTask responds to tasks/cancel of a legacy client with the task (2025-11-25: basic/utilities/tasks, task
 // cancellation).
@@ -105,9 +152,7 @@ func (ss *session) taskResult(ctx context.Context, x *exchange, msg *jsonrpc.Mes
 		return
 	}
 	defer end()
-	related := mcpjson.Member{
-		Name: metaRelatedTask, Value: append(rawjson.AppendString([]byte(`{"taskId":`), id), '}'),
-	}
+	related := relatedTask(id)
 	task, err := ss.awaitTask(ctx, x, call, related)
 	switch {
 	case isCanceled(ctx):

@@ -72,8 +72,10 @@ type state struct {
 	message string
 	updated time.Time
 	version uint64 // incremented by each change
-	result  *pb.CallToolResult
-	err     *pb.JsonRpcError
+	// progress is the last one of the tool, in this run, until the task has ended.
+	progress *pb.Progress
+	result   *pb.CallToolResult
+	err      *pb.JsonRpcError
 }
 
 // A round is the input that a task waits for.
@@ -131,6 +133,7 @@ func (k *task) set(status, message string) bool {
 	k.status, k.message, k.updated = status, message, time.Now()
 	k.version++
 	if IsFinal(status) {
+		k.progress = nil
 		k.stop, k.round, k.call = nil, round{}, k.call.Retry(nil, nil)
 	}
 	k.count(k.measure())
@@ -288,8 +291,13 @@ func (k *task) event(e bridge.Event) {
 		}
 	}
 	message = strings.ToValidUTF8(message[:min(len(message), limits.TaskMessage)], "")
+	progress := &pb.Progress{Progress: e.Progress.GetProgress(), Total: e.Progress.Total}
+	if e.Progress.GetMessage() != "" {
+		progress.Message = &message
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.progress = progress
 	k.set(Working, message)
 }
 

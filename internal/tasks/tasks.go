@@ -159,6 +159,17 @@ func (t *Tasks) Get(call *bridge.Call) (*pb.Task, error) {
 	return k.describe(call.Revision()), nil
 }
 
+// Progress returns the last progress of a task that has not ended, or nil. The call is one of tasks/get.
+func (t *Tasks) Progress(call *bridge.Call) *pb.Progress {
+	k, err := t.find(call)
+	if err != nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.progress
+}
+
 // Next is Get once the task has changed since a version, and returns its new version. The first version is 1.
 func (t *Tasks) Next(ctx context.Context, call *bridge.Call, since uint64) (*pb.Task, uint64, error) {
 	k, err := t.find(call)

@@ -93,7 +93,7 @@ var panicPoints = map[string]panicPoint{
 		ends: true,
 	},
 	"mcpserverSendProgress": {
-		file: "internal/mcpserver/exchange.go", line: "rest, err := x.s.encode(nil, p, x.rev)",
+		file: "internal/mcpserver/exchange.go", line: "rest, err := x.s.encode(nil, p, x.rev, x.related...)",
 		ends: true,
 	},
 	"mcpserverResult":       {file: "internal/mcpserver/exchange.go", line: "dst := newBuffer(res)"},
