@@ -68,7 +68,8 @@ func await(t *testing.T, all *tasks.Tasks, cc *pb.CallContext, id string) *pb.Ta
 }
 
 // In the next run, a task that waits for input still does, one that has ended has its result, and one whose call was in
-// flight is continued if its backend keeps it, repeated if its tool allows that, and failed otherwise.
+// flight is continued if its backend keeps it, repeated if its tool allows that, and failed otherwise. A task never uses
+// a key again (TE-6).
 func TestTasksOfAnEarlierRun(t *testing.T) {
 	dir, cc := t.TempDir(), caller("a")
 	first := open(t, dir)
@@ -182,7 +183,7 @@ func TestInputOfAnEarlierRunCounts(t *testing.T) {
 const childDir = "MCPBRIDGE_TEST_TASKS"
 
 // Whatever was acknowledged before kill -9 holds in the next run: a created task exists, an answered request is not
-// pending, and a completed task has its result.
+// pending, and a completed task has its result (TE-3).
 func TestKilledBridgeKeepsTasks(t *testing.T) {
 	if dir := os.Getenv(childDir); dir != "" {
 		acknowledge(t, dir)

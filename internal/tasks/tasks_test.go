@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -146,7 +147,7 @@ func TestOthersDoNotFindATask(t *testing.T) {
 	})
 }
 
-// Above a limit, a call that need not be a task is executed as any other, and another one fails.
+// Above a limit, a call that need not be a task is executed as any other, and another one fails (TX-11).
 func TestTasksAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    limits.Tasks
@@ -394,6 +395,63 @@ func TestGetWaits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A task that has ended does not change any more, whatever its tool does (TX-4, TX-9).
+func TestEndedTaskDoesNotChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, cc := newTasks(t, tasks.Options{}), caller("a")
+		id := call(t, all, tool(
+			func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+				<-ctx.Done()
+				_ = emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}})
+				return text("done")
+			}), cc, tasks.CallOptions{}).GetTaskId()
+		cancel(t, all, cc, id)
+		before := status(t, all, cc, id, "cancelled")
+		bridgetest.Pass(time.Minute)
+		if after := status(t, all, cc, id, "cancelled"); !proto.Equal(before, after) {
+			t.Errorf("got %v, want %v as before", after, before)
+		}
+	})
+}
+
+// A list has the tasks of the caller in pages, the newest first (TX-9, TX-11).
+func TestListHasPages(t *testing.T) {
+	all, cc := newTasks(t, tasks.Options{}), caller("a")
+	call(t, all, waits, caller("b"), tasks.CallOptions{})
+	var want []string
+	for range limits.TasksPage + 1 {
+		want = append(want, call(t, all, waits, cc, tasks.CallOptions{}).GetTaskId())
+	}
+	slices.Reverse(want)
+	list := func(cursor *string) (*pb.ListTasksResponse, error) {
+		res, err := all.Handle(t.Context(), &bridge.Call{
+			Method: bridge.ListTasks, Request: &pb.ListTasksRequest{Context: cc, Cursor: cursor},
+		}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return res.Complete.(*pb.ListTasksResponse), nil
+	}
+	var got []string
+	var cursor *string
+	for _, n := range []int{limits.TasksPage, 1} {
+		page, err := list(cursor)
+		if err != nil || len(page.GetTasks()) != n || (page.NextCursor != nil) != (n > 1) {
+			t.Fatalf("got %v, %v, want %d tasks", page, err, n)
+		}
+		for _, task := range page.GetTasks() {
+			got = append(got, task.GetTaskId())
+		}
+		cursor = page.NextCursor
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := list(proto.String("x")); bridge.AsError(err).Code != codes.InvalidArgument {
+		t.Errorf("an unknown cursor: got %v, want INVALID_ARGUMENT", err)
+	}
 }
 
 // The law of tasks: each of many tasks ends once, with its own answers and result, or because it was canceled.
