@@ -149,7 +149,7 @@ func (c *Client) awaitResponse(
 	msg, err := x.await(ctx)
 	for msg != nil {
 		id := createdTask(x, call, msg)
-		if id == "" && c.isTaskWorking(ctx, x, msg.Error) {
+		if id == "" && c.awaitsTask(ctx, x, msg.Error) {
 			id = x.task
 		}
 		if id == "" {

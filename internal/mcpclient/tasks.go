@@ -34,6 +34,7 @@ const (
 type taskUse struct {
 	task  string // the id of the task, or empty
 	token string // the progress token of the tools/call
+	ended bool   // the task has ended, so that the next response to tasks/result is its result or its error
 }
 
 // readTasks reads the capability for tasks in the declaration of a legacy server, and replaces it by that of the
@@ -132,7 +133,7 @@ func (c *Client) startTaskResult(
 	if err != nil {
 		return nil, err
 	}
-	y.taskUse = taskUse{task: id, token: cmp.Or(x.token, x.id)}
+	y.taskUse = taskUse{task: id, token: cmp.Or(x.token, x.id), ended: x.ended}
 	y.serverRequests, y.progress, y.emitted = x.serverRequests, x.progress, x.emitted
 	x.requests = nil
 	x.p.end(x)
@@ -142,10 +143,11 @@ func (c *Client) startTaskResult(
 	return y, nil
 }
 
-// isTaskWorking reports whether a server has responded to tasks/result with an error because the task has not ended, as
-// FastMCP 2.14 does. If so, it returns after the interval at which the task is to be requested, or when ctx ends.
-func (c *Client) isTaskWorking(ctx context.Context, x *exchange, e *pb.JsonRpcError) bool {
-	if x.task == "" || e.GetCode() != codeInvalidParams {
+// awaitsTask reports whether tasks/result must be repeated, because a server has responded to it with an error before
+// the task has ended, as FastMCP 2.14 does. It returns after the interval at which the task is to be requested, or when
+// the task or ctx has ended.
+func (c *Client) awaitsTask(ctx context.Context, x *exchange, e *pb.JsonRpcError) bool {
+	if x.task == "" || x.ended || e.GetCode() != codeInvalidParams {
 		return false
 	}
 	msg, err := x.p.do(ctx, bridge.GetTask.Name, taskParams(x.task))
@@ -153,10 +155,12 @@ func (c *Client) isTaskWorking(ctx context.Context, x *exchange, e *pb.JsonRpcEr
 		return false
 	}
 	got := &pb.GetTaskResponse{}
-	if mcpjson.Unmarshal(msg.Result, got, x.p.rev()) != nil || got.GetTask().GetStatus() != "working" {
+	if mcpjson.Unmarshal(msg.Result, got, x.p.rev()) != nil {
 		return false
 	}
-	sleep(ctx, limits.TaskInterval(got.GetTask().PollIntervalMs))
+	if x.ended = got.GetTask().GetStatus() != "working"; !x.ended {
+		sleep(ctx, limits.TaskInterval(got.GetTask().PollIntervalMs))
+	}
 	return true
 }
 

@@ -286,9 +286,10 @@ func TestTasksOfFastMCP(t *testing.T) {
 		case "tools/call":
 			result(w, m, `{"content":[],"isError":false,"_meta":{"modelcontextprotocol.io/task":{"taskId":"id"}}}`)
 		case "tasks/get":
-			result(w, m, `{`+state+`,"status":"working"}`)
+			status := map[bool]string{true: "working", false: "completed"}[requested < 2]
+			result(w, m, `{`+state+`,"status":"`+status+`"}`)
 		case "tasks/result":
-			if requested++; requested < 3 {
+			if requested++; requested < 3 { // before the third, tasks/get reports that the task has ended meanwhile
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = w.Write(jsonrpc.AppendError(nil, m.ID,
 					&pb.JsonRpcError{Code: -32602, Message: "Task not completed yet (current state: working)"}, false))
