@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -39,6 +41,11 @@ type taskClient struct {
 	era     string
 	command []string
 	lists   bool // it has tasks/list
+
+	rows    []string // the names of visits
+	visits  []taskVisit
+	reports []taskReport
+	err     error
 }
 
 type taskVisit struct {
@@ -113,19 +120,19 @@ func taskServers(t *testing.T) map[string]taskServer {
 	}
 }
 
-func taskClients(t *testing.T) map[string]taskClient {
+func taskClients(t *testing.T) map[string]*taskClient {
 	t.Helper()
 	here, node := absolute(t, "../servers"), absolute(t, "../ts/tasks.mjs")
 	python := filepath.Join(here, ".venv", "bin", "python")
 	older := filepath.Join(here, "2025", ".venv", "bin", "python")
 	program := func(name string) string { return filepath.Join(here, "tasks", name) }
-	return map[string]taskClient{
-		"sdk-1":        {"legacy", []string{"node", node, "sdk-1"}, true},
-		"sdk-2-legacy": {"legacy", []string{"node", node, "sdk-2-legacy"}, false},
-		"sdk-2-modern": {"modern", []string{"node", node, "sdk-2-modern"}, false},
-		"mcp-1":        {"legacy", []string{older, program("mcp1.py")}, true},
-		"mcp-2":        {"modern", []string{python, program("mcp2.py")}, false},
-		"fastmcp-4":    {"modern", []string{python, program("fastmcp4.py")}, false},
+	return map[string]*taskClient{
+		"sdk-1":        {era: "legacy", command: []string{"node", node, "sdk-1"}, lists: true},
+		"sdk-2-legacy": {era: "legacy", command: []string{"node", node, "sdk-2-legacy"}},
+		"sdk-2-modern": {era: "modern", command: []string{"node", node, "sdk-2-modern"}},
+		"mcp-1":        {era: "legacy", command: []string{older, program("mcp1.py")}, lists: true},
+		"mcp-2":        {era: "modern", command: []string{python, program("mcp2.py")}},
+		"fastmcp-4":    {era: "modern", command: []string{python, program("fastmcp4.py")}},
 	}
 }
 
@@ -153,53 +160,61 @@ func TestTasksOfOthers(t *testing.T) {
 		bridged[name+"-stdio"], bridged[name+"-http"] = name, name
 	}
 	url, _ := listening(t, bridgeRun(t, "-c", configOf(t, backends), "--http", "127.0.0.1:0"))
-	for name, client := range taskClients(t) {
+	clients := taskClients(t)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for name, client := range clients {
+		for _, server := range slices.Sorted(maps.Keys(direct)) {
+			if s := servers[server]; s.direct == nil && s.era == client.era || slices.Contains(s.direct, name) {
+				client.add(server, direct[server], s)
+			}
+		}
+		for _, backend := range slices.Sorted(maps.Keys(bridged)) {
+			client.add(backend+" through the bridge", url+"/"+backend, servers[bridged[backend]])
+		}
+		all.Go(func() { client.visit(t.Context()) }) // all at once: they mostly wait for tasks
+	}
+	all.Wait()
+	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var visits []taskVisit
-			var rows []string
-			visit := func(row, url string, s taskServer) {
-				rows, visits = append(rows, row), append(visits, taskVisit{url, s.calls})
+			if client.err != nil {
+				t.Fatal(client.err)
 			}
-			for _, server := range slices.Sorted(maps.Keys(direct)) {
-				if s := servers[server]; s.direct == nil && s.era == client.era || slices.Contains(s.direct, name) {
-					visit(server, direct[server], s)
-				}
-			}
-			for _, backend := range slices.Sorted(maps.Keys(bridged)) {
-				visit(backend+" through the bridge", url+"/"+backend, servers[bridged[backend]])
-			}
-			for i, report := range client.visit(t, visits) {
-				client.check(t, rows[i], visits[i].Calls, report)
+			for i, report := range client.reports {
+				client.check(t, client.rows[i], client.visits[i].Calls, report)
 			}
 		})
 	}
 }
 
+func (c *taskClient) add(row, url string, s taskServer) {
+	c.rows, c.visits = append(c.rows, row), append(c.visits, taskVisit{url, s.calls})
+}
+
 // visit runs the program.
-func (c taskClient) visit(t *testing.T, visits []taskVisit) (reports []taskReport) {
-	t.Helper()
-	in, err := json.Marshal(visits)
+func (c *taskClient) visit(ctx context.Context) {
+	in, err := json.Marshal(c.visits)
 	if err != nil {
-		t.Fatal(err)
+		c.err = err
+		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.command[0], append(slices.Clone(c.command[1:]), string(in))...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
+		c.err = fmt.Errorf("%w: %s", err, stderr.String())
+		return
 	}
-	if err := json.Unmarshal(out, &reports); err != nil || len(reports) != len(visits) {
-		t.Fatalf("%v: %s", err, out)
+	if c.err = json.Unmarshal(out, &c.reports); c.err == nil && len(c.reports) != len(c.visits) {
+		c.err = fmt.Errorf("%d reports of %d visits", len(c.reports), len(c.visits))
 	}
-	return reports
 }
 
 // check compares the outcomes with the expected ones, which are those of every server.
-func (c taskClient) check(t *testing.T, row string, calls []taskCall, report taskReport) {
+func (c *taskClient) check(t *testing.T, row string, calls []taskCall, report taskReport) {
 	t.Helper()
 	if report.Unknown != -32602 {
 		t.Errorf("%s: the error for an unknown task has the code %d", row, report.Unknown)

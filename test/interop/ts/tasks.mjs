@@ -98,6 +98,7 @@ async function connectV2(url, mode) {
     if ("result" in message) last = message.result;
     onmessage?.(message);
   };
+  await client.listTools();
   const modern = client.getProtocolEra() === "modern";
   /** @type {v2.StandardSchemaV1<unknown, Record<string, unknown>>} */
   const schema = {
