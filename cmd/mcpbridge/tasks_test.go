@@ -53,7 +53,7 @@ func TestTaskCommands(t *testing.T) {
 		expect("does not wait for input", problem.ExitTool, "tasks", "answer", target, id)
 
 		id = detached(target, "hold")
-		expect("the task continues", problem.ExitTimeout, "tasks", "result", "--timeout", "1s", target, id)
+		expect("the task continues", problem.ExitTimeout, "tasks", "result", "--timeout", "3s", target, id)
 		expect("", problem.ExitOK, "tasks", "cancel", target, id)
 		expect("the task is cancelled", problem.ExitTool, "tasks", "result", target, id)
 		expect(" cancelled", problem.ExitOK, "tasks", "get", target, id)

@@ -77,7 +77,7 @@ func (c *client) getTask(ctx context.Context, id string) (*pb.Task, error) {
 	switch {
 	case err == nil:
 		return m.(*pb.GetTaskResponse).GetTask(), nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, c.timeout > 0 && bridge.AsError(err).Code == codes.DeadlineExceeded: // the server's clock
 		return nil, errFollowing
 	case bridge.AsError(err).Code == codes.Unimplemented:
 		p := problem.Of(err)
