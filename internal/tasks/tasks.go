@@ -280,7 +280,7 @@ func (t *Tasks) tooLarge(refused string) error {
 
 func tooMany(refused, format string, args ...any) error {
 	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonTooMany,
-		refused+": "+format+"; cancel tasks, or wait until some end", args...)
+		refused+": "+format+"; wait until some have expired (tasks.ttl)", args...)
 	e.RetryAfter = time.Second
 	return e
 }
