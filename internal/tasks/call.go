@@ -31,7 +31,10 @@ type CallOptions struct {
 // Call executes a tools/call of a caller that accepts a task. Its Result is a task, unless the call ends before it has
 // become one.
 func (t *Tasks) Call(ctx context.Context, call *bridge.Call, o CallOptions, emit bridge.Emit) (*bridge.Result, error) {
-	request := proto.CloneOf(call.Request.(*pb.CallToolRequest)) // it outlives the request of the client
+	request, err := detach(call.Request.(*pb.CallToolRequest))
+	if err != nil {
+		return nil, err
+	}
 	ttl := t.ttl(request.Task)
 	request.Task = nil
 	if cc := request.Context; cc != nil {
@@ -57,6 +60,17 @@ func (t *Tasks) Call(ctx context.Context, call *bridge.Call, o CallOptions, emit
 		b.o.After = -1
 	}
 	return b.run(ctx, emit)
+}
+
+// detach returns a copy of a request that outlives it. A clone would retain the body of the client's request, whose
+// memory its strings share.
+func detach(r *pb.CallToolRequest) (*pb.CallToolRequest, error) {
+	own := &pb.CallToolRequest{}
+	text, err := proto.Marshal(r)
+	if err == nil {
+		err = proto.Unmarshal(text, own)
+	}
+	return own, err
 }
 
 // ttl returns how long to keep a task: as long as the client requests, within the limit.

@@ -20,6 +20,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -546,5 +547,28 @@ func TestSubscriptionDoesNotRetainTasks(t *testing.T) {
 			t.Errorf("found %v with %d reports, want both tasks with one each", found, reports)
 		}
 		stop()
+	})
+}
+
+// A task does not keep the body of the request that began it, whose memory the strings of the request share.
+func TestTaskDoesNotRetainTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTasks(t, tasks.Options{})
+		waits := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		body := new([1 << 10]byte)
+		kept := weak.Make(body)
+		begun := toolCall(caller("a"), rawjson.AsString(append(body[:0], "name"...)))
+		res, err := all.Call(t.Context(), begun, tasks.CallOptions{Handler: waits}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if runtime.GC(); kept.Value() != nil {
+			t.Error("the body is kept")
+		}
+		status(t, all, caller("a"), res.Task.GetTaskId(), "working")
 	})
 }
