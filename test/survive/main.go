@@ -81,6 +81,8 @@ var scenarios = []scenario{
 	{"L8", overload},
 	{"L8m L8s", fillMemory},
 	{"L9", badRequests},
+	{"L11", measureTasks},
+	{"L12", pollTasks},
 	{"L10", noisyNeighbor},
 	{"F04", crashAtStart},
 	{"F06", startSlowly},
@@ -95,7 +97,7 @@ var scenarios = []scenario{
 // measured are the goals that depend on the machine.
 var measured = []string{
 	"R2", "R3", "F01", "R5t", "R7t", "R8t", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10",
-	"K2",
+	"L11", "L12", "K2",
 }
 
 // counts reports whether a goal counts with -laws.

@@ -56,6 +56,8 @@ type Caller struct {
 	Era     string
 	URL     string
 	session string
+	// Asked declares that a legacy client answers forms.
+	Asked bool
 	// Renewed counts sessions that had to be replaced.
 	Renewed int
 	// Resumes makes the client resume a stream that ended without a response, as legacy clients may.
@@ -85,8 +87,12 @@ func (c *Caller) Open() error {
 	if c.Era == Modern || c.session != "" {
 		return nil
 	}
+	first := initialize
+	if c.Asked {
+		first = strings.Replace(first, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1)
+	}
 	for again := 0; ; again++ {
-		resp, body, err := c.Do(http.MethodPost, "", []byte(initialize))
+		resp, body, err := c.Do(http.MethodPost, "", []byte(first))
 		if err != nil {
 			return fmt.Errorf("initialize: %w", err)
 		}
