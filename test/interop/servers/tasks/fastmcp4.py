@@ -28,6 +28,7 @@ async def visit(url: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
         return answer
 
     async with Client(url, elicitation_handler=elicit) as client:
+        await client.list_tools()  # by which the bridge decides which calls become tasks
         outcomes = []
         for call in calls:
             answer = call.get("answer", {})

@@ -39,6 +39,7 @@ async def visit(url: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
         ClientSession(read, write, elicitation_callback=elicit) as session,
     ):
         await session.initialize()
+        await session.list_tools()  # by which the bridge decides which calls become tasks
         outcomes = []
         for call in calls:
             answer = call.get("answer", {})
