@@ -217,6 +217,10 @@ type inputQuery struct {
 	id     string
 	req    *pb.InputRequest
 	answer <-chan jsonrpc.Message
+	asTask bool   // the request has `task`
+	task   string // the id of the client's task, or empty
+	// cancels is whether the client supports the cancellation of its task.
+	cancels bool
 }
 
 // requestInput sends all input requests to the client concurrently, and returns the responses by the same keys.
@@ -246,10 +250,18 @@ func (ss *session) requestInput(ctx context.Context, x *exchange,
 			return nil, err
 		}
 	}
-	for i, q := range open {
+	for i := 0; i < len(open); {
+		q := &open[i]
 		select {
 		case msg := <-q.answer:
+			if waits, err := ss.continueAsTask(q, &msg, x, meta); waits || err != nil {
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
 			answers[q.req.GetKey()] = readResponse(q.req, &msg, ss.rev)
+			i++
 		case <-timeout.C:
 			return addNoAnswer(answers, open[i:],
 					fmt.Sprintf("the client did not answer within %s", ss.s.opts.Limits.AnswerTime)),
@@ -276,6 +288,11 @@ func cancelRequests(x *exchange, questions []inputQuery, reason string) error {
 		params := []byte(`{"requestId":"` + q.id + `","reason":"` + reason + `"}`)
 		if err := x.out.send(jsonrpc.AppendNotification(nil, notifyCancelled, params)); err != nil {
 			return err
+		}
+		if q.cancels {
+			if err := x.out.send(cancelTask(&q)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

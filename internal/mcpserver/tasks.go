@@ -110,10 +110,10 @@ func (ss *session) progressOf(x *exchange, id string) *exchange {
 
 // relatedTask returns the member of `_meta` of a message that belongs to a task.
 func relatedTask(id string) mcpjson.Member {
-	return mcpjson.Member{
-		Name: metaRelatedTask, Value: append(rawjson.AppendString([]byte(`{"taskId":`), id), '}'),
-	}
+	return mcpjson.Member{Name: metaRelatedTask, Value: taskParams(id)}
 }
+
+func taskParams(id string) []byte { return append(rawjson.AppendString([]byte(`{"taskId":`), id), '}') }
 
 // A pushSink sends notifications on the stream of a session, if the client has one open.
 type pushSink struct{ ss *session }
