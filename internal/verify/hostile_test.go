@@ -63,25 +63,25 @@ func (h *hostile) is(mode string) bool { return h.mode == mode }
 
 // run is the main function. It returns the exit code.
 func (h *hostile) run() int {
-	if os.Getenv("MCPBRIDGE_PLUGIN") != "mcpbridge.v1" && !h.is("started by anybody") {
-		if h.is("silent") {
+	if os.Getenv("MCPBRIDGE_PLUGIN") != "mcpbridge.v1" && !h.is("handshake by hand") {
+		if h.is("no message by hand") {
 			return 1
 		}
 		fmt.Fprintln(os.Stderr, "this is a backend for mcpbridge")
 		h.crash("crashes by hand")
-		if h.is("content") {
+		if h.is("exits with 0 by hand") {
 			return 0
 		}
 		return 1
 	}
 	if os.Getenv("PLUGIN_PROTOCOL_VERSIONS") != "1" && !h.is("any version") {
 		fmt.Fprintln(os.Stderr, "no version in common")
-		h.crash("crashes at versions")
+		h.crash("crashes on other versions")
 		return 1
 	}
 	config, certificate, err := h.tls()
 	if err != nil {
-		if !h.is("silent without keys") {
+		if !h.is("no message without keys") {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		h.crash("crashes without keys")
@@ -112,7 +112,7 @@ func (h *hostile) run() int {
 				continue
 			}
 		case <-orphaned:
-			if h.is("orphan") {
+			if h.is("survives as an orphan") {
 				orphaned = nil
 				continue
 			}
@@ -131,10 +131,10 @@ func (h *hostile) tls() (*tls.Config, string, error) {
 		return nil, "", nil
 	}
 	name := "localhost"
-	if h.is("nameless certificate") {
+	if h.is("certificate for another name") {
 		name = "elsewhere"
 	}
-	if (h.is("silent without keys") || h.is("crashes without keys")) && os.Getenv("MCPBRIDGE_KEY_PAIR") == "" {
+	if (h.is("no message without keys") || h.is("crashes without keys")) && os.Getenv("MCPBRIDGE_KEY_PAIR") == "" {
 		return nil, "", errors.New("no keys")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -161,10 +161,10 @@ func (h *hostile) tls() (*tls.Config, string, error) {
 			ClientAuth: tls.RequireAndVerifyClientCert,
 			MinVersion: tls.VersionTLS12,
 		}
-		if h.is("open") || client == "" {
+		if h.is("no client certificate required") || client == "" {
 			config.ClientAuth = tls.NoClientCert
 		}
-		if h.is("padded") {
+		if h.is("padded certificate") {
 			return config, base64.StdEncoding.EncodeToString(der), nil
 		}
 		return config, base64.RawStdEncoding.EncodeToString(der), nil
@@ -180,9 +180,9 @@ func (h *hostile) listen() (net.Listener, error) {
 	dir := os.Getenv("PLUGIN_UNIX_SOCKET_DIR")
 	name := fmt.Sprintf("%d.sock", os.Getpid())
 	switch h.mode {
-	case "everywhere":
+	case "all interfaces":
 		return c.Listen(ctx, "tcp", "0.0.0.0:0")
-	case "in the open":
+	case "socket in another directory":
 		sub := filepath.Join(dir, "sub")
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return nil, err
@@ -203,7 +203,7 @@ func (h *hostile) handshake(l net.Listener, certificate string) string {
 		fields[1] = "2"
 	case "net/rpc":
 		fields[4] = "netrpc"
-	case "garbage for a certificate":
+	case "invalid certificate":
 		fields[5] = "!garbage"
 	}
 	if os.Getenv("PLUGIN_MULTIPLEX_GRPC") != "" && !h.is("six fields") {
@@ -249,7 +249,7 @@ func (h *hostile) serve(config *tls.Config) {
 
 func (h *hostile) drain(l net.Listener) int {
 	switch h.mode {
-	case "abrupt":
+	case "exits during calls":
 		<-time.After(50 * time.Millisecond) // for the response to Shutdown
 		return 0
 	case "leaves its socket":
@@ -275,7 +275,7 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		return h.listening(ctx, call, r, emit)
 	}
 	if r, ok := call.Request.(*pb.ListToolsRequest); ok && r.Cursor != nil &&
-		(h.is("any cursor") || h.is("ever more pages") || h.is("huge list")) {
+		(h.is("any cursor") || h.is("too many pages") || h.is("huge list")) {
 		call = &bridge.Call{Method: call.Method, Request: &pb.ListToolsRequest{}}
 	}
 	// The inner Handler relies on the following checks, which a front performs in the bridge.
@@ -294,25 +294,25 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	switch m := res.Complete.(type) {
 	case *pb.DiscoverResponse:
 		switch h.mode {
-		case "nameless":
+		case "no server name":
 			m.ServerInfo = nil
-		case "versioned":
+		case "declares revisions":
 			m.SupportedVersions = []string{"2026-07-28"}
-		case "incapable":
+		case "no capabilities":
 			m.Capabilities = nil
-		case "fickle":
+		case "changing Discover":
 			m.Instructions = proto.String(fmt.Sprint("call ", n))
 		}
 	case *pb.ListToolsResponse:
 		switch h.mode {
 		case "endless list":
 			m.NextCursor = proto.String("8")
-		case "ever more pages":
+		case "too many pages":
 			m.NextCursor = proto.String(fmt.Sprint("page ", n))
 		case "huge list":
 			m.NextCursor = proto.String(fmt.Sprint("page ", n))
 			m.Tools[0].Description = proto.String(strings.Repeat("x", 16<<20))
-		case "shuffled":
+		case "changing order":
 			m.Tools[0].Description = proto.String(fmt.Sprint("call ", n))
 		case "bad name":
 			m.Tools[0].Name = "has spaces"
@@ -322,23 +322,23 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 			m.Tools[0].InputSchema = `{"type":"array"}`
 		case "no JSON Schema":
 			m.Tools[0].InputSchema = `{"type":"object","properties":{"a":{"type":"nothing"}}}`
-		case "an array":
+		case "schema of an array":
 			m.Tools[0].OutputSchema = `{"type":"array"}`
-		case "anything":
+		case "schema of any type":
 			m.Tools[0].OutputSchema = `{}`
 		case "a boolean schema":
 			m.Tools[0].OutputSchema = `true`
-		case "half a schema":
+		case "truncated schema":
 			m.Tools[0].OutputSchema = `{"type":`
-		case "a schema elsewhere":
+		case "external schema":
 			m.Tools[0].InputSchema = `{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`
-		case "twice":
+		case "duplicate tool":
 			m.Tools = append(m.Tools, m.GetTools()[0])
 		case "no meta":
 			m.Tools[0].Meta = `[]`
 		case "undeclared tasks":
 			m.Tools[0].Execution = &pb.ToolExecution{TaskSupport: proto.String("optional")}
-		case "tasks at times":
+		case "invalid task support":
 			m.Tools[0].Execution = &pb.ToolExecution{TaskSupport: proto.String("sometimes")}
 		}
 	case *pb.ListResourcesResponse:
@@ -353,7 +353,7 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 			m.ResourceTemplates[0].UriTemplate = "test://{id"
 		}
 	case *pb.ListPromptsResponse:
-		if h.is("argument twice") {
+		if h.is("duplicate argument") {
 			m.Prompts[0].Arguments = append(m.Prompts[0].Arguments, m.GetPrompts()[0].GetArguments()...)
 		}
 	}
@@ -403,36 +403,36 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 	name := r.GetName()
 	var object map[string]any
 	sound := utf8.Valid(r.GetArguments()) && json.Unmarshal(r.GetArguments(), &object) == nil
-	if !sound && !h.is("easy to upset") && !h.is("upset") {
+	if !sound && !h.is("exits on bad arguments") && !h.is("status for bad arguments") {
 		return nil, bridge.Errorf(codes.InvalidArgument, "the arguments are not an object")
 	}
 	switch h.mode + ": " + name {
-	case "upset: echo":
+	case "status for bad arguments: echo":
 		if !sound {
 			return nil, errors.New("cannot parse")
 		}
-	case "easy to upset: echo":
+	case "exits on bad arguments: echo":
 		if !sound {
 			fmt.Fprintln(os.Stderr, "panic: not an object")
 			os.Exit(2)
 		}
-	case "anything goes: mcpbridge-verify-nothing", "inexact failure: nothing":
+	case "accepts unknown names: mcpbridge-verify-nothing":
 		return text("done")
-	case "status for a failure: fail":
+	case "status instead of a tool error: fail":
 		return nil, bridge.Errorf(codes.Internal, "it does not work")
-	case "inexact: exact":
+	case "other error code: exact":
 		return nil, bridge.Errorf(codes.Unknown, "no luck")
 	case "floating point: echo", "floating point: structured":
 		again, _ := json.Marshal(object)
 		r = proto.CloneOf(r)
 		r.Arguments = again
-	case "backwards: steps":
+	case "decreasing progress: steps":
 		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r},
 			func(ctx context.Context, e bridge.Event) error {
 				e.Progress.Progress = -e.Progress.GetProgress()
 				return emit(ctx, e)
 			})
-	case "half the steps: steps":
+	case "too few progress events: steps":
 		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r},
 			func(ctx context.Context, e bridge.Event) error {
 				if int(e.Progress.GetProgress())%2 == 0 {
@@ -440,33 +440,33 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 				}
 				return emit(ctx, e)
 			})
-	case "endless steps: steps":
+	case "endless progress: steps":
 		for {
 			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{}}); err != nil {
 				return nil, err
 			}
 		}
-	case "chatty: levels":
+	case "ignores the log level: levels":
 		r = proto.CloneOf(r)
 		r.Context.LogLevel = pb.LogLevel_LOG_LEVEL_DEBUG
-	case "stubborn: wait":
+	case "ignores cancellation: wait":
 		return h.inner.Handle(context.WithoutCancel(ctx), &bridge.Call{Method: bridge.CallTool, Request: r}, emit)
-	case "forgetful: meta":
+	case "drops unknown members: meta":
 		return text("meta")
-	case "one at a time: survey", "again and again: survey":
+	case "one input request per round: survey", "repeats steps: survey":
 		return h.survey(r)
-	case "does not take no: tell":
+	case "ignores declined forms: tell":
 		if r.GetInputResponses()["said"].GetElicit().GetAction() == "decline" {
 			return text("cancelled")
 		}
-	case "asks anybody: tell":
+	case "ignores client capabilities: tell":
 		r = proto.CloneOf(r)
 		r.Context.ClientCapabilities.Elicitation = &pb.ElicitationCapability{}
-	case "gullible: survey":
+	case "accepts any state: survey":
 		if bytes.Equal(r.GetRequestState(), []byte("nonsense")) {
 			return text("done")
 		}
-	case "crossed: who":
+	case "mixes up callers: who":
 		if h.calls.Load()%2 == 0 {
 			return text("2026-07-28 somebody-else progress=true log=LOG_LEVEL_DEBUG forms=true")
 		}
@@ -489,7 +489,7 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 
 // survey requires input in the wrong way.
 func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
-	if h.is("again and again") { // counts in each round
+	if h.is("repeats steps") { // counts in each round
 		res, err := h.inner.Handle(context.Background(), &bridge.Call{Method: bridge.CallTool, Request: r}, nil)
 		if _, again := h.inner.Handle(context.Background(),
 			&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "survey"}}, nil); again != nil {
