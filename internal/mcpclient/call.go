@@ -39,7 +39,7 @@ func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	return c.super.Do(ctx, call, func(ctx context.Context, l *connection) supervise.Attempt {
 		if l.peer.rev().Modern() && call.Era() == bridge.LegacyEra {
-			t, err := c.legacyTwin(ctx, l)
+			t, err := c.awaitLegacyClient(ctx, l)
 			if err != nil {
 				return supervise.Attempt{Err: err}
 			}
@@ -65,7 +65,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 // attemptOutcome returns the outcome of an attempt without a result.
 func (c *Client) attemptOutcome(ctx context.Context, l *connection, call *bridge.Call, a *attempt) supervise.Attempt {
 	out := supervise.Attempt{Err: a.err, Emitted: a.emitted, Fail: func(bool) error { return c.crashed(a.err) }}
-	gone, isLost := errors.AsType[*lost](a.err)
+	gone, isLost := errors.AsType[*lostError](a.err)
 	switch {
 	case ctx.Err() != nil, isLost && !gone.reprobe && (!gone.refused || !a.sent):
 		out.Outcome = supervise.NotSent

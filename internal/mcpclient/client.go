@@ -135,7 +135,7 @@ type intervals struct {
 var defaultIntervals = intervals{
 	Intervals: supervise.Intervals{
 		Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Crashes: 5, CrashWindow: time.Minute,
-		Shortage: 200 * time.Millisecond, CallWait: 10 * time.Second, FailFast: 2 * time.Second,
+		ShortageDelay: 200 * time.Millisecond, CallWait: 10 * time.Second, FailFast: 2 * time.Second,
 	},
 	stableAfter: 30 * time.Second, restartAfter: 100 * time.Millisecond,
 	collectTime: 20 * time.Millisecond, processTime: 100 * time.Millisecond, sweep: time.Second,
@@ -171,7 +171,7 @@ type Client struct {
 	pending          pendingCalls
 	pool             pool
 	eras             eras
-	isTwin           bool // this is the twin of another Client
+	isLegacyClient   bool // this is the legacy Client of another Client
 
 	mu       sync.Mutex // guards the rest
 	era      era        // what is known about the server
@@ -194,12 +194,12 @@ type connection struct {
 	began, ready time.Time // when connecting began, and when the server had responded
 
 	once sync.Once
-	gone chan struct{} // closed when the connection is lost
+	done chan struct{} // closed when the connection is lost
 }
 
 // newConnection returns the connection to a server with the declaration d.
 func newConnection(p *peer, d *pb.DiscoverResponse) *connection {
-	l := &connection{peer: p, gone: make(chan struct{})}
+	l := &connection{peer: p, done: make(chan struct{})}
 	l.setDeclaration(d)
 	return l
 }
@@ -236,11 +236,11 @@ func (l *connection) declaration() *pb.DiscoverResponse {
 	return d
 }
 
-// Gone implements supervise.Connection.
-func (l *connection) Gone() <-chan struct{} { return l.gone }
+// Lost implements supervise.Connection.
+func (l *connection) Lost() <-chan struct{} { return l.done }
 
 // end closes the connection for new calls, so that the server is probed again.
-func (l *connection) end() { l.once.Do(func() { close(l.gone) }) }
+func (l *connection) end() { l.once.Do(func() { close(l.done) }) }
 
 // warnUnread logs, at most once a minute, that the server does not read its input.
 func (c *Client) warnUnread() {
@@ -320,7 +320,7 @@ func (c *Client) Started(ctx context.Context, era bridge.Era) error {
 	if l == nil || !l.peer.rev().Modern() || era != bridge.LegacyEra {
 		return nil
 	}
-	t, err := c.getTwin(l)
+	t, err := c.getLegacyClient(l)
 	if t == nil || err != nil {
 		return nil //nolint:nilerr // a call returns the error
 	}
@@ -365,19 +365,19 @@ func (c connector) Connect(ctx context.Context) (*connection, error) {
 	l.began, l.ready = began, time.Now()
 	c.log.Info().Stringer("revision", l.peer.rev()).Dur("took", l.ready.Sub(began)).Msg("the server is ready")
 	if !l.peer.rev().Modern() {
-		c.endTwin()
+		c.endLegacyClient()
 	}
 	return l, nil
 }
 
 func (c connector) IsFinal(err error, first bool) bool {
-	return first && (c.url == nil || c.isTwin) || c.isTwin && rejectsInitialize(err)
+	return first && (c.url == nil || c.isLegacyClient) || c.isLegacyClient && rejectsInitialize(err)
 }
 
 func (connector) Watch(ctx context.Context, l *connection) bool {
 	select {
-	case <-l.gone:
-	case <-l.peer.gone:
+	case <-l.done:
+	case <-l.peer.done:
 	case <-ctx.Done():
 	}
 	return false
@@ -392,7 +392,7 @@ func (c connector) Release(ctx context.Context, l *connection) bool {
 		return false
 	}
 	c.log.Warn().AnErr("why", l.peer.why()).Dur("lived", time.Since(l.began)).Msg("the server was lost")
-	if l.peer.isGone() {
+	if l.peer.isLost() {
 		l.peer.close()
 	} else {
 		c.background(l.peer.closeWhenUnused)

@@ -27,7 +27,7 @@ import (
 //	        inFlight, suspended -> answered, answeredElsewhere, failed
 //	idle,   inFlight, suspended -> abandoned
 //
-// Whether the server may have executed the request does not follow from the state: see sending.
+// Whether the server may have executed the request does not follow from the state: see sendState.
 type exchange struct {
 	taskUse
 	purpose
@@ -42,7 +42,7 @@ type exchange struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	// sent records whether the server may have the complete request.
-	sent sending
+	sent sendState
 	// each handles the messages before the response.
 	each messageHandler
 
@@ -93,9 +93,9 @@ type serverRequest struct {
 	size int // in bytes
 }
 
-// A sending records whether a request was sent. The goroutine that sends the request and the one that cancels it both
+// A sendState records whether a request was sent. The goroutine that sends the request and the one that cancels it both
 // change the record: the first change decides.
-type sending struct{ stage atomic.Int32 }
+type sendState struct{ stage atomic.Int32 }
 
 const (
 	notSent   = iota // the server does not have the complete request
@@ -105,25 +105,25 @@ const (
 )
 
 // Load reports whether the server may have the complete request.
-func (s *sending) Load() bool {
+func (s *sendState) Load() bool {
 	stage := s.stage.Load()
 	return stage == beingSent || stage == sent
 }
 
 // begin must be called before a request is sent. It reports whether the request may be sent.
-func (s *sending) begin() bool {
+func (s *sendState) begin() bool {
 	s.stage.CompareAndSwap(notSent, beingSent)
 	return s.Load()
 }
 
 // end records that a request was sent.
-func (s *sending) end() { s.stage.Store(sent) }
+func (s *sendState) end() { s.stage.Store(sent) }
 
 // markUnsent records that a request was sent only in part, so that the server cannot execute it.
-func (s *sending) markUnsent() { s.stage.CompareAndSwap(beingSent, notSent) }
+func (s *sendState) markUnsent() { s.stage.CompareAndSwap(beingSent, notSent) }
 
 // settle reports whether the server may have the complete request. If not, begin returns false from then on.
-func (s *sending) settle() bool {
+func (s *sendState) settle() bool {
 	s.stage.CompareAndSwap(notSent, withheld)
 	return s.Load()
 }
@@ -286,6 +286,6 @@ var errBehind = fmt.Errorf("the subscriber is %d changes behind, or %d bytes of 
 
 // isRefusal reports whether the server ended an exchange without a response, by an HTTP status or an invalid message.
 func isRefusal(err error) bool {
-	l, isLost := errors.AsType[*lost](err)
+	l, isLost := errors.AsType[*lostError](err)
 	return err != nil && (!isLost || l.answered && !l.gateway || l.refused)
 }

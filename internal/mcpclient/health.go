@@ -39,7 +39,7 @@ func (s *stdio) watch() {
 				s.kill()
 				return
 			}
-		case <-s.p.gone:
+		case <-s.p.done:
 			return
 		}
 	}

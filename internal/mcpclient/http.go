@@ -235,7 +235,7 @@ func (w *streamable) post(x *exchange) {
 	ctx, guard := x.traced(x.ctx)
 	req, err := w.request(ctx, http.MethodPost, x.body)
 	if err != nil {
-		x.fail(&lost{err: err, refused: true})
+		x.fail(&lostError{err: err, refused: true})
 		return
 	}
 	guard(req)

@@ -295,7 +295,7 @@ func (p *peer) handleNotification(m *jsonrpc.Message, via *exchange) {
 	case via != nil:
 		x.putOwn(m)
 	case !x.put(m) && x.listens: // the connection is shared: a slow caller must not block the others
-		x.fail(&lost{err: errBehind})
+		x.fail(&lostError{err: errBehind})
 	}
 }
 

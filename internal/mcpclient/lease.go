@@ -52,7 +52,7 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 	for {
 		if p.closed {
 			p.mu.Unlock()
-			return nil, &lost{err: errClosed}
+			return nil, &lostError{err: errClosed}
 		}
 		if got := p.pick(key); got != nil {
 			p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities)
 		o.err = notSentError(err)
 	case p.closed || o.canceled:
 		p.end(got)
-		o.err = &lost{err: errClosed}
+		o.err = &lostError{err: errClosed}
 	default:
 		got.began = began
 		p.all = append(p.all, got)
@@ -197,10 +197,10 @@ func notSentError(err error) error {
 	switch e := err.(type) { //nolint:errorlint // what is around it would be lost
 	case *bridge.Error:
 		return e
-	case *lost:
-		return &lost{err: e.err, refused: true, reprobe: e.reprobe}
+	case *lostError:
+		return &lostError{err: e.err, refused: true, reprobe: e.reprobe}
 	}
-	return &lost{err: err, refused: true}
+	return &lostError{err: err, refused: true}
 }
 
 // pick removes and returns the most recently used session. Ended ones are dropped.

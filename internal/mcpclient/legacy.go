@@ -104,7 +104,7 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 // endExchange ends an exchange and releases its exclusive session. The session can be reused if no further messages of
 // the call can arrive.
 func (c *Client) endExchange(x *exchange, clean bool) {
-	if x.task != "" && !x.currentState().isAnswered() && !x.p.isGone() {
+	if x.task != "" && !x.currentState().isAnswered() && !x.p.isLost() {
 		c.background(func(ctx context.Context) {
 			c.cancelTask(ctx, x)
 			c.release(x, clean)
@@ -222,7 +222,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			c.endExchange(x, true)
 			return attempt{peer: x.p, err: ctx.Err()}
 		}
-		if l, ok := errors.AsType[*lost](x.failure()); ok && l.responseLost {
+		if l, ok := errors.AsType[*lostError](x.failure()); ok && l.responseLost {
 			c.endExchange(x, false)
 			// no retry is possible: the state is used
 			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)}

@@ -25,10 +25,10 @@ type subscription struct {
 	c         *Client
 	call      *bridge.Call
 	requested *pb.SubscriptionFilter
-	// own has the changes of the Client's own connection, and twin those of the twin, if any.
-	own, twin *feed.Source
-	ack       *pb.SubscriptionsAcknowledged // the server's first acknowledgment
-	acked     bool                          // acknowledged on this connection
+	// own has the changes of the Client's own connection, and legacy those of the legacy Client, if any.
+	own, legacy *feed.Source
+	ack         *pb.SubscriptionsAcknowledged // the server's first acknowledgment
+	acked       bool                          // acknowledged on this connection
 }
 
 // listen reports changes until ctx ends. After the server was lost and reconnected, it reports that everything may have
@@ -43,7 +43,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	stream := feed.NewStream(func() *pb.SubscriptionFilter { return s.requested })
 	s.own = stream.Source(nil)
 	if c.o.Revision == bridge.NoRevision {
-		s.twin = stream.Source(nil)
+		s.legacy = stream.Source(nil)
 	}
 	return stream.Answer(ctx, nil, emit, s.acknowledgment, s.listen)
 }
@@ -53,13 +53,13 @@ func (s *subscription) listen(ctx context.Context) (res *bridge.Result, err erro
 	c := s.c
 	defer c.panics.Recover(bridge.Listen.Name, func(e *bridge.Error) { res, err = nil, e })
 	ctx, cancel := context.WithCancel(ctx)
-	var twin sync.WaitGroup
-	defer twin.Wait()
+	var legacy sync.WaitGroup
+	defer legacy.Wait()
 	defer cancel()
-	if s.twin != nil {
-		twin.Go(func() {
+	if s.legacy != nil {
+		legacy.Go(func() {
 			defer c.panics.Recover("listening to the connection of the legacy era", nil)
-			s.listenToTwin(ctx)
+			s.listenToLegacyClient(ctx)
 		})
 	}
 	err = feed.Follow(ctx, func(reset func()) error {
@@ -71,7 +71,7 @@ func (s *subscription) listen(ctx context.Context) (res *bridge.Result, err erro
 		}
 		return err
 	}, func(err error, _ time.Duration) bool {
-		_, isLost := errors.AsType[*lost](err)
+		_, isLost := errors.AsType[*lostError](err)
 		return err == nil || c.super.State().Ended ||
 			!isLost && (s.ack == nil || bridge.AsError(err).Code != codes.Unavailable)
 	})
@@ -96,11 +96,11 @@ func (s *subscription) once(ctx context.Context) (*bridge.Result, error) {
 	}
 	s.acked = false
 	if !l.peer.rev().Modern() {
-		return nil, s.legacy(ctx, l)
+		return nil, s.listenToSession(ctx, l)
 	}
 	res, err := s.modern(ctx, l)
-	if t, _ := s.c.currentTwin(); t != nil && isUnimplemented(err) {
-		return nil, s.twinOnly(ctx, l)
+	if t, _ := s.c.currentLegacyClient(); t != nil && isUnimplemented(err) {
+		return nil, s.listenToLegacyClientOnly(ctx, l)
 	}
 	return res, err
 }
@@ -117,10 +117,10 @@ func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) {
 	s.own.Acknowledge(ack.GetNotifications())
 }
 
-// acknowledgment returns the event with what the server, or the server and its twin, acknowledged.
+// acknowledgment returns the event with what the server, or the server and its legacy Client, acknowledged.
 func (s *subscription) acknowledgment(together *pb.SubscriptionFilter) *pb.ListenResponse {
 	ack := s.ack
-	if s.twin != nil && s.twin.Acknowledged() != nil {
+	if s.legacy != nil && s.legacy.Acknowledged() != nil {
 		together.Extra = ack.GetNotifications().GetExtra()
 		ack = bridge.ShallowCopy(ack)
 		ack.Notifications = together
@@ -138,7 +138,7 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	defer p.end(x)
 	x.each = func(m *jsonrpc.Message) error {
 		if m.Method == notifyCancelled {
-			return &lost{err: errors.New("the server ended the subscription")}
+			return &lostError{err: errors.New("the server ended the subscription")}
 		}
 		return s.take(m, p.rev())
 	}
@@ -191,8 +191,9 @@ func eventOf(m *jsonrpc.Message, rev bridge.Revision) (*pb.ListenResponse, error
 	return mcpjson.Clone(event), nil // a copy: the text of the message may be far longer
 }
 
-// legacy listens to the notifications of a session, and subscribes to resources. It returns when the session is lost.
-func (s *subscription) legacy(ctx context.Context, l *connection) error {
+// listenToSession listens to the notifications of a session, and subscribes to resources. It returns when the session
+// is lost.
+func (s *subscription) listenToSession(ctx context.Context, l *connection) error {
 	h := &l.peer.subs
 	honored := feed.Supported(s.requested, l.declared.Load().GetCapabilities(), l.peer.rev().HasURLElicitationError())
 	uris := slices.Compact(slices.Sorted(slices.Values(honored.GetResourceSubscriptions())))
@@ -202,7 +203,7 @@ func (s *subscription) legacy(ctx context.Context, l *connection) error {
 	defer h.remove(in)
 	for _, uri := range uris {
 		err := h.subscribe(ctx, l.peer, uri)
-		if _, isLost := errors.AsType[*lost](err); isLost || ctx.Err() != nil {
+		if _, isLost := errors.AsType[*lostError](err); isLost || ctx.Err() != nil {
 			h.unsubscribe(l.peer, honored.GetResourceSubscriptions())
 			return err
 		}
@@ -220,12 +221,12 @@ func (s *subscription) legacy(ctx context.Context, l *connection) error {
 // awaitLoss waits until the connection is lost, and returns the reason, or the error of ctx.
 func (l *connection) awaitLoss(ctx context.Context) error {
 	select {
-	case <-l.gone:
-	case <-l.peer.gone:
+	case <-l.done:
+	case <-l.peer.done:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return &lost{err: errClosed}
+	return &lostError{err: errClosed}
 }
 
 // subscriptions are the listeners of a legacy session. They receive the server's changes.
@@ -313,7 +314,7 @@ func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 			last[uri] = t
 		}
 	}
-	if len(last) == 0 || p.isGone() {
+	if len(last) == 0 || p.isLost() {
 		return
 	}
 	p.c.background(func(ctx context.Context) {

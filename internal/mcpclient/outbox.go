@@ -37,7 +37,7 @@ type outgoing struct {
 // failed handles a message that is not sent: asker fails, because the server may wait for the message for ever.
 func (m *outgoing) failed(why error) {
 	if m.asker != nil {
-		m.asker.fail(&lost{err: fmt.Errorf("did not receive the response to its request: %w", why), responseLost: true})
+		m.asker.fail(&lostError{err: fmt.Errorf("did not receive the response to its request: %w", why), responseLost: true})
 	}
 }
 
@@ -111,7 +111,7 @@ func (o *outbox) run() {
 			if m.x == nil {
 				o.queued--
 			} else {
-				send = !m.x.p.isGone() && m.x.sent.begin() // from the first byte on the server may execute it
+				send = !m.x.p.isLost() && m.x.sent.begin() // from the first byte on the server may execute it
 			}
 		}
 		closed := o.closed

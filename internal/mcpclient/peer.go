@@ -115,8 +115,8 @@ type shutdown struct {
 	drained chan struct{} // closed when the peer is closing and has no exchange
 	drain   func()        // closes drained
 	reason  error         // why the server was lost
-	gone    chan struct{} // closed when the connection is lost
-	lost    sync.Once
+	done    chan struct{} // closed when the connection is lost
+	once    sync.Once
 	closed  sync.Once
 }
 
@@ -140,7 +140,7 @@ func (c *Client) newPeer() *peer {
 	return &peer{
 		c: c,
 		shutdown: shutdown{
-			gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
+			done: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
 		},
 		running: map[string]*exchange{}, orphans: map[string]orphan{},
 		declarations: declarations{can: &pb.ClientCapabilities{}},
@@ -159,7 +159,7 @@ func (p *peer) keep(loop func()) {
 
 // lose marks the connection as lost, which ends everything that waits for it.
 func (p *peer) lose(err error) {
-	p.shutdown.lost.Do(func() {
+	p.shutdown.once.Do(func() {
 		p.mu.Lock()
 		p.reason = err
 		running := make([]*exchange, 0, len(p.running))
@@ -167,18 +167,18 @@ func (p *peer) lose(err error) {
 			running = append(running, x)
 		}
 		p.mu.Unlock()
-		close(p.gone)
+		close(p.done)
 		for _, x := range running {
-			x.fail(&lost{err: err})
+			x.fail(&lostError{err: err})
 			x.cancel()
 		}
 	})
 }
 
-// isGone reports whether the peer has been lost.
-func (p *peer) isGone() bool {
+// isLost reports whether the peer has been lost.
+func (p *peer) isLost() bool {
 	select {
-	case <-p.gone:
+	case <-p.done:
 		return true
 	default:
 		return false
@@ -219,7 +219,7 @@ func (p *peer) closeWhenUnused(ctx context.Context) {
 	p.mu.Unlock()
 	select {
 	case <-p.drained:
-	case <-p.gone:
+	case <-p.done:
 	case <-ctx.Done():
 	}
 	p.close()
@@ -238,8 +238,8 @@ func (p *peer) close() {
 
 var errClosed = errors.New("the connection was closed")
 
-// A lost is why an exchange has no response: the connection failed, or the server responded with a status only.
-type lost struct {
+// A lostError is why an exchange has no response: the connection failed, or the server responded with a status only.
+type lostError struct {
 	err error
 	// answered means that err is the server's response, with a status that no other field describes.
 	answered bool
@@ -255,9 +255,9 @@ type lost struct {
 	responseLost bool
 }
 
-func (l *lost) Error() string { return l.err.Error() }
+func (l *lostError) Error() string { return l.err.Error() }
 
-func (l *lost) Unwrap() error { return l.err }
+func (l *lostError) Unwrap() error { return l.err }
 
 // A purpose describes the purpose of a request, as far as the handling of other messages depends on it.
 type purpose struct {
@@ -282,7 +282,7 @@ func (p *peer) begin(method string, u purpose) (*exchange, error) {
 	defer p.mu.Unlock()
 	if p.closing || p.reason != nil {
 		x.cancel()
-		return nil, &lost{err: cmp.Or(p.reason, errClosed)}
+		return nil, &lostError{err: cmp.Or(p.reason, errClosed)}
 	}
 	p.running[x.id] = x
 	return x, nil
@@ -307,7 +307,7 @@ func (p *peer) end(x *exchange) {
 		p.orphan(x)
 	}
 	p.mu.Unlock()
-	if was != idle && !was.isAnswered() && !p.isGone() {
+	if was != idle && !was.isAnswered() && !p.isLost() {
 		p.wire.stop(x)
 	}
 	if was != answered {

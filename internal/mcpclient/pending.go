@@ -46,7 +46,7 @@ func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.full {
-		return nil, &lost{err: errClosed}
+		return nil, &lostError{err: errClosed}
 	}
 	ttl := l.c.o.Limits.LegacyStateTTL
 	if rev, ok := bridge.ParseRevision(call.Context().GetVerified().GetProtocolVersion()); ok && !rev.Modern() {

@@ -179,7 +179,7 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("neither server/discover nor initialize was answered within %s", c.o.StartTimeout)
 	}
-	if _, gone := errors.AsType[*lost](err); gone {
+	if _, gone := errors.AsType[*lostError](err); gone {
 		return nil, fmt.Errorf("%w: %w", errDied, err)
 	}
 	return l, err
@@ -432,7 +432,7 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, 
 			Completions: &pb.Capability{},
 		}}), nil
 	}
-	if l, ok := errors.AsType[*lost](failed); ctx.Err() != nil || !ok || !l.refused {
+	if l, ok := errors.AsType[*lostError](failed); ctx.Err() != nil || !ok || !l.refused {
 		return nil, failed
 	}
 	p, err = c.dial(ctx, era{sse: true})
@@ -485,7 +485,7 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern 
 // probeFailed returns err if the server is unreachable or requires credentials. It returns nil if the server has
 // rejected the probe, so that initialize determines the era.
 func probeFailed(err error) error {
-	if l, ok := errors.AsType[*lost](err); ok {
+	if l, ok := errors.AsType[*lostError](err); ok {
 		if l.refused {
 			return nil
 		}

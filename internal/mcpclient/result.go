@@ -163,7 +163,7 @@ func (c *Client) crashed(cause error) error {
 		return c.tooLarge(cause)
 	}
 	how := "was lost during the call"
-	switch l, ok := errors.AsType[*lost](cause); {
+	switch l, ok := errors.AsType[*lostError](cause); {
 	case ok && l.responseLost:
 		how = l.Error()
 	case ok && l.answered:

@@ -29,7 +29,7 @@ func declareLogging(d *pb.DiscoverResponse) {
 // rejectsInitialize reports whether a server has rejected the method initialize itself. Another failure does not
 // determine the era.
 func rejectsInitialize(err error) bool {
-	if l, ok := errors.AsType[*lost](err); ok {
+	if l, ok := errors.AsType[*lostError](err); ok {
 		return l.refused
 	}
 	e, ok := errors.AsType[*refusal](err)
@@ -150,7 +150,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 
 // secondProgramFailed returns the error of a call whose program does not start. A retry is useless.
 func (c *Client) secondProgramFailed(p *peer, err error) error {
-	if p.isGone() {
+	if p.isLost() {
 		p.close() // it soon ends, and then the reason is known
 	}
 	e := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
@@ -170,7 +170,7 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 	defer cancel()
 	known := c.getEra()
 	if !known.legacy {
-		return nil, &lost{err: errors.New("the server is being probed again")}
+		return nil, &lostError{err: errors.New("the server is being probed again")}
 	}
 	p = c.newPeer()
 	p.can, p.key, p.exclusive = can, key, true

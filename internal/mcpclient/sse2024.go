@@ -133,12 +133,12 @@ func (w *sse2024) start(x *exchange) {
 		switch {
 		case err == nil || x.ctx.Err() != nil:
 		case status == http.StatusNotFound || status == http.StatusGone:
-			x.fail(&lost{err: err, refused: true, unknownSession: status == http.StatusNotFound, reprobe: true})
+			x.fail(&lostError{err: err, refused: true, unknownSession: status == http.StatusNotFound, reprobe: true})
 			w.p.expire() // the stream may still have responses to other requests
 		case status == 0:
 			x.fail(sendError(err))
 		default:
-			x.fail(&lost{err: err, answered: true, gateway: isGatewayStatus(status), refused: status >= 400 &&
+			x.fail(&lostError{err: err, answered: true, gateway: isGatewayStatus(status), refused: status >= 400 &&
 				status < 500})
 		}
 	})

@@ -23,7 +23,7 @@ func sendError(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e
 	}
-	return &lost{err: withoutURL(err)}
+	return &lostError{err: withoutURL(err)}
 }
 
 // withoutURL returns err without the URL, whose query may contain secrets.
@@ -44,7 +44,7 @@ func (w *streamable) readError(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e // the response was read, and is invalid
 	}
-	return &lost{err: err}
+	return &lostError{err: err}
 }
 
 // streamEnded returns why a stream ended without a response.
@@ -73,7 +73,7 @@ func (w *streamable) status(res *http.Response, text string) error {
 		return bridge.Failed(codes.PermissionDenied, bridge.OutcomeNotExecuted, "UPSTREAM_FORBIDDEN",
 			"server %q denies access (%s); the call was not executed", c.o.Name, res.Status)
 	case code == http.StatusNotFound && w.session != "":
-		return &lost{
+		return &lostError{
 			err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, unknownSession: true,
 			reprobe: true,
 		}
@@ -91,7 +91,7 @@ func (w *streamable) status(res *http.Response, text string) error {
 		http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed,
 		http.StatusNotAcceptable, http.StatusGone, http.StatusUnsupportedMediaType,
 	}, code):
-		return &lost{err: err, refused: true, reprobe: true}
+		return &lostError{err: err, refused: true, reprobe: true}
 	case code == http.StatusRequestEntityTooLarge:
 		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "REQUEST_TOO_LARGE",
 			"server %q: the request is too large for it (%s); the call was not executed", c.o.Name, res.Status)
@@ -104,7 +104,7 @@ func (w *streamable) status(res *http.Response, text string) error {
 		}
 		return e
 	}
-	return &lost{err: err, answered: true, gateway: isGatewayStatus(res.StatusCode)}
+	return &lostError{err: err, answered: true, gateway: isGatewayStatus(res.StatusCode)}
 }
 
 // isGatewayStatus reports whether a gateway sends the status when the server behind it did not respond.

@@ -177,7 +177,7 @@ func (s *stdio) addInvalidLine(line []byte, err error) {
 	s.mu.Lock()
 	full := s.invalidLines.add(line, err)
 	s.mu.Unlock()
-	if full && !s.p.isGone() {
+	if full && !s.p.isLost() {
 		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", limits.InvalidLines).
 			Dur("within", limits.InvalidLinesWindow).
 			Msg("the server prints too many lines that are not MCP; restarting it; let it log to standard error")

@@ -172,7 +172,7 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 			})
 			<-begun
 			stop()
-			<-l.gone
+			<-l.done
 			wg.Go(func() { // waits for the backend to restart
 				if res, err := r.Handle(t.Context(), tool("again", ""), ignore); err != nil || textOf(res) != "again" {
 					t.Errorf("%v, %v", res, err)
@@ -603,7 +603,7 @@ func TestOldConnectionDoesNotAffectTheNewOne(t *testing.T) {
 	before := r.supervisor.Live()
 	stopped := make(chan struct{})
 	go func() { old.GracefulStop(); close(stopped) }()
-	<-before.gone
+	<-before.done
 	start()
 	r.ready(t)
 	close(hold)

@@ -294,7 +294,7 @@ func TestExitIsDetectedDespiteOpenPipes(t *testing.T) {
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	<-l.gone
+	<-l.done
 	took := time.Since(began)
 	t.Logf("noticed after %v", took)
 	if took > 5*time.Second { // the pipes stay open for longer; make survive measures the duration
@@ -551,7 +551,7 @@ func TestCrashLoop(t *testing.T) {
 		t.Errorf("failed after %v", took)
 	}
 	e := wantFailure(t, err, codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE")
-	if e.RetryAfter < time.Second || !strings.Contains(e.Message, "repeatedly") {
+	if e.RetryAfter < time.Second || !strings.Contains(e.Message, "is in a crash loop") {
 		t.Errorf("%s, retry after %v", e.Message, e.RetryAfter)
 	}
 	r.log.wait(t, "exit status 7")
@@ -576,7 +576,7 @@ func TestLostBackendIsRestartedAtOnce(t *testing.T) {
 		if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
 			t.Fatal(err)
 		}
-		gone := r.supervisor.State().Connection.gone
+		gone := r.supervisor.State().Connection.done
 		if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -607,7 +607,7 @@ func TestUnhealthyBackendIsRestarted(t *testing.T) {
 				}
 			}
 			select {
-			case <-l.gone:
+			case <-l.done:
 			case <-time.After(10 * time.Second):
 				t.Fatal("the connection is kept")
 			}
@@ -661,7 +661,7 @@ func TestHealthServiceIsOptional(t *testing.T) {
 		func(p *intervals) { p.idle = 10 * time.Millisecond }).ready(t)
 	l := r.supervisor.Live()
 	select {
-	case <-l.gone:
+	case <-l.done:
 		t.Error("the plugin was lost")
 	case <-time.After(100 * time.Millisecond):
 	}

@@ -335,11 +335,11 @@ func (p *Plugin) lossError(l *instance, cause error) error {
 	t := time.NewTimer(lossReasonTimeout)
 	defer t.Stop()
 	select {
-	case <-l.gone:
+	case <-l.done:
 	case <-t.C:
 	}
 	select {
-	case <-l.gone:
+	case <-l.done:
 		if l.lost.hung > 0 {
 			how = fmt.Sprintf("did not answer for %v (hangTimeout) and was abandoned", l.lost.hung)
 		}

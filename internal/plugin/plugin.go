@@ -118,7 +118,7 @@ type intervals struct {
 var defaultIntervals = intervals{
 	Intervals: supervise.Intervals{
 		Backoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Crashes: 5, CrashWindow: time.Minute,
-		Shortage: 200 * time.Millisecond, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
+		ShortageDelay: 200 * time.Millisecond, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
 	},
 	settled: 100 * time.Millisecond, health: time.Second, idle: 30 * time.Second, misses: 3,
 	poll: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second, acknowledge: 200 * time.Millisecond,
@@ -147,11 +147,11 @@ type instance struct {
 	managed         *managed // nil if the process was not launched
 	began           time.Time
 	ready           time.Time
-	lost            loss            // why it ended; set before gone is closed
+	lost            loss            // why it ended; set before done is closed
 	broken          bool            // its connection ended; for a dialed backend
 	ctx             context.Context // ends at its loss
 	end             context.CancelFunc
-	gone            <-chan struct{} // closed when ctx ends
+	done            <-chan struct{} // closed when ctx ends
 	called          atomic.Bool     // it has answered a call other than a health check or a list
 	calls           inFlight
 	discover        discoverCache
@@ -160,8 +160,8 @@ type instance struct {
 	warnUnacknowledged sync.Once // to warn that it does not acknowledge a Listen
 }
 
-// Gone implements supervise.Connection.
-func (l *instance) Gone() <-chan struct{} { return l.gone }
+// Lost implements supervise.Connection.
+func (l *instance) Lost() <-chan struct{} { return l.done }
 
 // New returns a Plugin for o without starting it.
 func New(o Options) (*Plugin, error) {

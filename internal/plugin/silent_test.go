@@ -121,7 +121,7 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 				}
 			})
 			defer back()
-			<-was.gone
+			<-was.done
 			r.log.wait(t, "the backend was lost")
 			_, err = r.Handle(t.Context(), tool("next", ""), ignore) // with a timeout of an hour
 			wantFailure(t, err, codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE")
@@ -155,7 +155,7 @@ func TestNotServingBackendCompletesItsCalls(t *testing.T) {
 	was := r.supervisor.Live()
 	call := begin(t, r, tool("long", ""))
 	f.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	<-was.gone
+	<-was.done
 	f.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
 	if got := r.ready(t).text(t, "next", ""); got != "next" {
 		t.Errorf("got %q", got)
@@ -195,7 +195,7 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 			r.log.wait(t, "tool long")
 			r.log.wait(t, "has blocked the backend for")
 			if hang < time.Hour {
-				<-was.gone
+				<-was.done
 				for _, o := range []outcome{<-call, <-next} {
 					e := wantFailure(t, o.err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 					if !strings.Contains(e.Error(), "did not answer for 1s (hangTimeout)") {

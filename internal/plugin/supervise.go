@@ -51,7 +51,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 func (p *Plugin) newInstance(l *instance) *instance {
 	l.calls.first, l.discover.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.ctx, l.end = context.WithCancel(context.Background())
-	l.gone = l.ctx.Done()
+	l.done = l.ctx.Done()
 	l.ready = time.Now()
 	return l
 }

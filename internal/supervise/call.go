@@ -83,7 +83,7 @@ func (s *Supervisor[C]) Do(
 			lost = a.Fail
 		}
 		// The loss of the connection may not have been noticed yet.
-		w.pause(ctx, c.Gone())
+		w.pause(ctx, c.Lost())
 	}
 }
 
@@ -144,7 +144,7 @@ func (s *Supervisor[C]) Await(ctx context.Context, w *Wait) (C, error) {
 
 func isGone[C Connection](c C) bool {
 	select {
-	case <-c.Gone():
+	case <-c.Lost():
 		return true
 	default:
 		return false
@@ -213,7 +213,7 @@ func (st *State[C]) description(o *Options, now time.Time) string {
 	case st.Connection != none:
 		return "does not accept calls"
 	case st.CrashLoop:
-		return "crashes repeatedly"
+		return "is in a crash loop"
 	case st.next.Sub(now) > o.FailFast:
 		return "keeps failing"
 	case st.unreachable:

@@ -19,8 +19,8 @@ import (
 // A Connection carries calls, from the first response of the backend until the connection is lost.
 type Connection interface {
 	comparable
-	// Gone is closed when the connection is lost.
-	Gone() <-chan struct{}
+	// Lost is closed when the connection is lost.
+	Lost() <-chan struct{}
 }
 
 // A Backend makes connections. Run calls its methods one after the other.
@@ -45,9 +45,9 @@ type Intervals struct {
 	// If zero, there are no crash loops.
 	Crashes     int
 	CrashWindow time.Duration
-	// Shortage is the wait after an attempt that failed because the machine lacks a resource, which does not count as a
+	// ShortageDelay is the wait after an attempt that failed because the machine lacks a resource, which does not count as a
 	// failure of the backend.
-	Shortage time.Duration
+	ShortageDelay time.Duration
 	// CallWait is how long a call waits for a connection. For a program that starts, it waits without a limit of its
 	// own.
 	CallWait time.Duration
@@ -165,7 +165,7 @@ func (s *Supervisor[C]) run(ctx context.Context) error {
 			}
 			s.o.Log.WithLevel(level).Err(err).Str("fix", shortage.Fix).
 				Msgf("the %s %s, because the bridge has no %s left", s.o.Noun, what, shortage.Resource)
-			s.pause(ctx, s.o.Shortage)
+			s.pause(ctx, s.o.ShortageDelay)
 			continue
 		default:
 			if !s.o.IsProgram {

@@ -40,7 +40,7 @@ func TestRestartsBackOff(t *testing.T) {
 
 type conn struct{ done chan struct{} }
 
-func (c *conn) Gone() <-chan struct{} { return c.done }
+func (c *conn) Lost() <-chan struct{} { return c.done }
 
 // A fake is a backend whose connections a test establishes and closes.
 type fake struct {
@@ -75,7 +75,7 @@ func (*fake) IsFinal(err error, first bool) bool { return first && err.Error() =
 
 var intervals = Intervals{
 	Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Crashes: 3, CrashWindow: time.Minute,
-	Shortage: time.Second, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
+	ShortageDelay: time.Second, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
 }
 
 // supervised runs a Supervisor of f until the end of the test. The returned function stops it, and returns the error
@@ -227,7 +227,7 @@ func TestCallsWaitForAConnection(t *testing.T) {
 				f.connects <- broken
 			}
 			synctest.Wait()
-		}, 0, 0, "crashes repeatedly"},
+		}, 0, 0, "is in a crash loop"},
 		{"an address that has been unreachable for a minute: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.connects <- nil
 			synctest.Wait()
