@@ -1,6 +1,5 @@
-# Everything that is done in this repository has a target here. `make` lists them. Needed on the machine: Go, Python 3.10 or
-# newer with venv, Node 20 or newer, Java 17 and Maven for what is Java, and cargo for `make test-interop`; the rest comes from the
-# package registries.
+# Every task in this repository has a target; `make` lists them. Required: Go, Python 3.10 or newer with venv, Node 20 or
+# newer, Java 17 and Maven for Java, and cargo for `make test-interop`; the rest comes from the package registries.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,23 +8,23 @@ SHELL := bash
 
 GO ?= go
 PYTHON ?= python3
-# Another GOLANGCI, such as one that is installed, saves building it.
+# Set GOLANGCI to an installed binary to save building it.
 GOLANGCI ?= $(GO) tool -modfile=$(CURDIR)/tools/golangci/go.mod golangci-lint
 BUF := tools/node_modules/.bin/buf
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# The modules beside the main one: peers that nobody who uses mcpbridge should have to download.
+# The modules of tests, so that users of mcpbridge need not download their dependencies.
 PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard test/interop/go/go.mod test/interop/servers/both/go/go.mod test/bench/go.mod test/survive/go.mod))
-# The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest,
-# programs that start programs) is let off.
+# The Python files outside the SDK, relative to its directory, whose settings apply. Rules that tests with unittest and
+# programs that start programs break are ignored.
 PYTHON_BESIDE := ../../examples ../../test/interop/witness.py ../../test/conformance ../../test/bench ../../tools
 RUFF_BESIDE := --config pyproject.toml --extend-ignore N802,N815,PT,RUF012,S
 
-# The TypeScript SDK, built, and what uses it.
+# The TypeScript SDK and the examples that use it, built.
 TYPESCRIPT := sdkgen/typescript/dist/index.js examples/watch-typescript/node_modules/.done \
 	examples/conformance-typescript/dist/.done examples/kit-typescript/dist/.done examples/client-typescript/dist/.done
 
-# The Java SDK, and what uses it.
+# The Java SDK and the examples that use it, built.
 JAVA := sdkgen/java/target/.done
 
 # The Python of .venv comes first for everything, so that the generators are the pinned ones.
@@ -36,10 +35,10 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
-setup: .venv/.done tools/node_modules/.done test/interop/ts/node_modules/.done $(TYPESCRIPT) ## install what Python and Node need, and build what is TypeScript
+setup: .venv/.done tools/node_modules/.done test/interop/ts/node_modules/.done $(TYPESCRIPT) ## install the dependencies of Python and Node, and build the TypeScript code
 
 .PHONY: setup-java
-setup-java: $(JAVA) ## build the Java SDK and what uses it
+setup-java: $(JAVA) ## build the Java SDK and the examples that use it
 
 .venv/.done: $(wildcard sdkgen/python/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -164,7 +163,7 @@ lint-sdk-typescript: | test-sdk-typescript
 endif
 
 .PHONY: test-examples
-test-examples: setup setup-java build examples/watch-typescript/node_modules/.done ## have `mcpbridge verify` check every example that is a backend
+test-examples: setup setup-java build examples/watch-typescript/node_modules/.done ## check every example that is a backend with `mcpbridge verify`
 	python tools/check-examples
 
 .PHONY: test-languages
@@ -172,7 +171,7 @@ test-languages: .venv/.done tools/node_modules/.done test/interop/ts/node_module
 	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: lint
-lint: lint-commits lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and compare the contract with the one before
+lint: lint-commits lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and check the contract for breaking changes
 
 .PHONY: lint-commits
 lint-commits:
@@ -216,7 +215,7 @@ format: setup ## format Go, protobuf and Python
 	cd sdkgen/python && ruff check --fix $(RUFF_BESIDE) $(PYTHON_BESIDE) && ruff format --config pyproject.toml $(PYTHON_BESIDE)
 
 .PHONY: generate
-generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done ## write the stubs anew from proto/
+generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done ## regenerate the stubs from proto/
 	$(BUF) generate
 
 .PHONY: bench
@@ -232,7 +231,7 @@ survive: build ## inject faults under load, and count lost calls; ARGS="-only R1
 	cd test/survive && $(GO) run . -bin ../../bin/mcpbridge $(ARGS)
 
 .PHONY: survive-long
-survive-long: build ## the same with as many cycles as the goals require: some hours
+survive-long: build ## like survive, with as many cycles as the goals require: some hours
 	cd test/survive && $(GO) run . -bin ../../bin/mcpbridge -long $(ARGS)
 
 .PHONY: mutate
@@ -244,9 +243,9 @@ FUZZTIME ?= 30s
 FUZZ ?= .
 
 .PHONY: fuzz
-fuzz: ## have every parser read what nobody would write; FUZZTIME=10m for longer, FUZZ=jsonrpc for some
+fuzz: ## fuzz every parser; FUZZTIME=10m for longer, FUZZ=jsonrpc for some
 	GO='$(GO)' tools/fuzz '$(FUZZTIME)' '$(FUZZ)'
 
 .PHONY: clean
-clean: ## remove what was built and installed here
+clean: ## remove built and installed files
 	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target tools/node_modules test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
