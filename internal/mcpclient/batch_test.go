@@ -18,24 +18,25 @@ func TestBatchesOfServers(t *testing.T) {
 	const none = `{"jsonrpc":"2.0","method":"notifications/message","params":[]}`
 	batches := map[string]struct{ batch, want string }{
 		"two": {
-			`[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},` + said1 + `]`,
+			`[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},` + helloResponse +
+				`]`,
 			"hello",
 		},
-		"invalid message first": {`[` + none + `,` + said1 + `]`, "hello"},
-		"invalid message last":  {`[` + said1 + `,` + none + `]`, "hello"},
-		"invalid UTF-8":         {"[{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}," + said1 + `]`, "hello"},
-		"a name twice":          {`[{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m"},` + said1 + `]`, "hello"},
+		"invalid message first": {`[` + none + `,` + helloResponse + `]`, "hello"},
+		"invalid message last":  {`[` + helloResponse + `,` + none + `]`, "hello"},
+		"invalid UTF-8":         {"[{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}," + helloResponse + `]`, "hello"},
+		"a name twice":          {`[{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m"},` + helloResponse + `]`, "hello"},
 		"deeply nested": {
-			`[` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,` + said1 + `]`,
+			`[` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,` + helloResponse + `]`,
 			"hello",
 		},
-		"more messages than a client may send":   {`[` + strings.Repeat(none+`,`, 100) + said1 + `]`, "hello"},
-		"more elements than the limit of arrays": {`[` + strings.Repeat("0,", 100_000) + said1 + `]`, "hello"},
+		"more messages than a client may send":   {`[` + strings.Repeat(none+`,`, 100) + helloResponse + `]`, "hello"},
+		"more elements than the limit of arrays": {`[` + strings.Repeat("0,", 100_000) + helloResponse + `]`, "hello"},
 		"invalid response": {
 			`[` + none + `,{"jsonrpc":"2.0","id":ID,"result":[]}]`,
 			"responded with invalid MCP",
 		},
-		"two responses": {`[{"jsonrpc":"2.0","id":"x","result":[]},` + said1 + `]`, "hello"},
+		"two responses": {`[{"jsonrpc":"2.0","id":"x","result":[]},` + helloResponse + `]`, "hello"},
 	}
 	at := func(answer func(w http.ResponseWriter, batch string)) func(*testing.T, string) *mcpclient.Client {
 		return func(t *testing.T, batch string) *mcpclient.Client {
@@ -49,12 +50,12 @@ func TestBatchesOfServers(t *testing.T) {
 	ways := map[string]func(*testing.T, string) *mcpclient.Client{
 		"stdio": func(t *testing.T, batch string) *mcpclient.Client {
 			t.Helper()
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch m.Method {
 				case "initialize":
-					say(strings.Replace(initialized, "2024-11-05", "2025-03-26", 1))
+					send(strings.Replace(initialized, "2024-11-05", "2025-03-26", 1))
 				case "tools/call":
-					say(batch)
+					send(batch)
 				}
 				return true
 			}}

@@ -20,14 +20,14 @@ import (
 func TestSlowSubscriberMissesNoChange(t *testing.T) {
 	const updates = 2200 // above the buffer's capacity, unless the subscriber begins to read in the middle
 	listen, listens := "", make(chan struct{}, 10)
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		note := func(method, more string) {
-			say(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + more +
+			send(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + more +
 				`"_meta":{"io.modelcontextprotocol/subscriptionId":` + listen + `}}}`)
 		}
 		switch m.Method {
 		case "server/discover":
-			say(discovered)
+			send(discovered)
 		case "subscriptions/listen":
 			listen = string(m.ID)
 			listens <- struct{}{}
@@ -38,7 +38,7 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 				note("notifications/resources/updated", fmt.Sprintf(`"uri":"a://%d",`, i))
 			}
 			note("notifications/tools/list_changed", "")
-			say(said1)
+			send(helloResponse)
 		}
 		return true
 	}}

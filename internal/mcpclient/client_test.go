@@ -112,8 +112,8 @@ func started(t *testing.T, o mcpclient.Options, s *script,
 // A chain connects a client to a Handler through an MCP server of one revision.
 type chain struct {
 	name string
-	// spoken maps the configured revision to the negotiated one. NoRevision makes the client detect it.
-	spoken map[bridge.Revision]bridge.Revision
+	// negotiated maps the configured revision to the negotiated one. NoRevision makes the client detect it.
+	negotiated map[bridge.Revision]bridge.Revision
 	// server returns the options of a client of a server that serves h.
 	server func(t *testing.T, h bridge.Handler) mcpclient.Options
 }
@@ -190,12 +190,12 @@ func TestLaws(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, c := range chains {
 		t.Run(c.name, func(t *testing.T) {
-			for told, spoken := range c.spoken {
-				t.Run(spoken.String(), func(t *testing.T) {
-					bridgetest.MCPLaws(t, spoken, func(t *testing.T, h bridge.Handler) bridge.Handler {
+			for configured, negotiated := range c.negotiated {
+				t.Run(negotiated.String(), func(t *testing.T) {
+					bridgetest.MCPLaws(t, negotiated, func(t *testing.T, h bridge.Handler) bridge.Handler {
 						t.Helper()
 						o := c.server(t, h)
-						o.Revision = told
+						o.Revision = configured
 						return run(t, o)
 					})
 				})

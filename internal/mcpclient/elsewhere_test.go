@@ -27,16 +27,16 @@ func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 		at   string // the request whose stream is left open
 	}{
 		"without input capabilities":               {toolCall("t", "{}"), false, "tools/call"},
-		"with input capabilities":                  {asking("t", "{}", "ada"), false, "tools/call"},
+		"with input capabilities":                  {callOf("t", "{}", "ada"), false, "tools/call"},
 		"a stream that was cut":                    {toolCall("t", "{}"), true, "tools/call"},
 		"beside the call":                          {toolCall("t", "{}"), false, "logging/setLevel"},
-		"beside the call, with input capabilities": {asking("t", "{}", "ada"), false, "logging/setLevel"},
+		"beside the call, with input capabilities": {callOf("t", "{}", "ada"), false, "logging/setLevel"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
 			var sessions sync.Map // channels of the lines for their standalone streams, by session ID
-			says := func(r *http.Request) chan string {
+			events := func(r *http.Request) chan string {
 				s, _ := sessions.LoadOrStore(r.Header.Get("Mcp-Session-Id"), make(chan string, 10))
 				return s.(chan string)
 			}
@@ -44,8 +44,8 @@ func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 			var f *fake
 			open := func(w http.ResponseWriter, r *http.Request, answer string) {
 				stream(w, pinging)
-				<-f.told // the client reads this stream
-				says(r) <- "data: " + answer + "\n\n"
+				<-f.responses // the client reads this stream
+				events(r) <- "data: " + answer + "\n\n"
 				<-r.Context().Done()
 				ended <- struct{}{}
 			}
@@ -71,7 +71,7 @@ func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 				stream(w)
 				for {
 					select {
-					case e := <-says(r):
+					case e := <-events(r):
 						stream(w, e)
 					case <-r.Context().Done():
 						return
@@ -79,7 +79,7 @@ func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 				}
 			}
 			c := run(t, mcpclient.Options{URL: f.URL}, quick)
-			if got := said(t, c, tt.call); got != "hello" {
+			if got := callText(t, c, tt.call); got != "hello" {
 				t.Fatalf("got %q", got)
 			}
 			select {
@@ -93,7 +93,7 @@ func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 
 // A session that ends is replaced even if the server keeps its streams open.
 func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
-	says, over, again := make(chan string, 1), make(chan struct{}), make(chan struct{})
+	events, over, again := make(chan string, 1), make(chan struct{}), make(chan struct{})
 	var f *fake
 	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 		if m.Method != "logging/setLevel" {
@@ -101,8 +101,8 @@ func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
 			return
 		}
 		stream(w, pinging)
-		<-f.told
-		says <- string(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
+		<-f.responses
+		events <- string(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
 		<-r.Context().Done()
 	})
 	f.capabilities = `{"tools":{},"logging":{}}`
@@ -121,7 +121,7 @@ func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
 		stream(w)
 		for {
 			select {
-			case e := <-says:
+			case e := <-events:
 				stream(w, "data: "+e+"\n\n")
 			case <-over:
 				return
@@ -133,7 +133,7 @@ func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
 	c := run(t, mcpclient.Options{URL: f.URL}, quick)
 	logs := toolCall("t", "{}")
 	logs.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
-	if got := said(t, c, logs); got != "hello" {
+	if got := callText(t, c, logs); got != "hello" {
 		t.Fatalf("got %q", got)
 	}
 	close(over)

@@ -64,15 +64,15 @@ func (s *twofold) sendBy(era bridge.Era, send func(line string)) {
 }
 
 func (s *twofold) program() *script {
-	return &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	return &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		if m.ID == nil {
 			return true
 		}
 		line, begins := s.answer(m)
 		if begins != bridge.Eras {
-			s.sendBy(begins, func(line string) { say(line) })
+			s.sendBy(begins, func(line string) { send(line) })
 		}
-		say(line)
+		send(line)
 		return true
 	}}
 }
@@ -259,11 +259,11 @@ func TestErasStartIndependently(t *testing.T) {
 		s := &twofold{can: [bridge.Eras]string{`{}`, `{}`}}
 		program := s.program()
 		answer := program.on
-		program.on = func(m *jsonrpc.Message, say func(...string)) bool {
+		program.on = func(m *jsonrpc.Message, send func(...string)) bool {
 			if m.Method == "initialize" {
 				time.Sleep(slow) //nolint:forbidigo // by the bubble's clock
 			}
-			return answer(m, say)
+			return answer(m, send)
 		}
 		c, end := started(t, mcpclient.Options{}, program)
 		if err := c.Ready(t.Context()); err != nil {

@@ -22,53 +22,53 @@ func TestSilentPrograms(t *testing.T) {
 		works  time.Duration // the duration of a call
 		beside bool          // the program reads during the call
 		prints time.Duration // the interval of its output during the call
-		asks   bool          // it requests input, and the caller takes this long
+		input  bool          // it requests input, and the caller takes this long
 		fails  bool
-		asked  string
+		pings  string
 	}{
-		"one thing at a time":      {hang: longest, works: longest - time.Second, asked: "once"},
-		"below the default":        {works: 58 * time.Second, asked: "once"},
-		"above the default":        {works: 61 * time.Second, fails: true, asked: "once"},
-		"many things at a time":    {works: longest - time.Second, beside: true, asked: "often"},
-		"quick":                    {works: 1900 * time.Millisecond, asked: "never"},
-		"below the limit":          {hang: time.Minute, works: 58 * time.Second, asked: "once"},
-		"above the limit":          {hang: time.Minute, works: 61 * time.Second, fails: true, asked: "once"},
-		"a limit, and it responds": {hang: time.Minute, works: 10 * time.Minute, beside: true, asked: "often"},
+		"one thing at a time":      {hang: longest, works: longest - time.Second, pings: "once"},
+		"below the default":        {works: 58 * time.Second, pings: "once"},
+		"above the default":        {works: 61 * time.Second, fails: true, pings: "once"},
+		"many things at a time":    {works: longest - time.Second, beside: true, pings: "often"},
+		"quick":                    {works: 1900 * time.Millisecond, pings: "never"},
+		"below the limit":          {hang: time.Minute, works: 58 * time.Second, pings: "once"},
+		"above the limit":          {hang: time.Minute, works: 61 * time.Second, fails: true, pings: "once"},
+		"a limit, and it responds": {hang: time.Minute, works: 10 * time.Minute, beside: true, pings: "often"},
 		"a limit, and it prints": {
 			hang: time.Minute, works: 10 * time.Minute, prints: 50 * time.Second,
-			asked: "once",
+			pings: "once",
 		},
-		"a limit, and a slow user": {hang: time.Minute, works: 4 * time.Minute, asks: true, asked: "never"},
+		"a limit, and a slow user": {hang: time.Minute, works: 4 * time.Minute, input: true, pings: "never"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pings, answer := 0, ""
-				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 					switch m.Method {
 					case "initialize":
-						say(initialized)
+						send(initialized)
 					case "ping":
 						pings++
-						say(`{"jsonrpc":"2.0","id":ID,"result":{}}`)
+						send(`{"jsonrpc":"2.0","id":ID,"result":{}}`)
 					case "tools/call":
 						pings = 0 // without those of the start
-						answer = strings.Replace(said1, "ID", string(m.ID), 1)
+						answer = strings.Replace(helloResponse, "ID", string(m.ID), 1)
 						switch {
-						case tt.asks:
-							say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`)
+						case tt.input:
+							send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`)
 						case tt.beside:
-							time.AfterFunc(tt.works, func() { say(answer) })
+							time.AfterFunc(tt.works, func() { send(answer) })
 						default:
 							at := time.Now()
 							for tt.prints > 0 && time.Since(at)+tt.prints < tt.works {
 								time.Sleep(tt.prints) //nolint:forbidigo // by the bubble's clock
-								say("still at it")
+								send("still at it")
 							}
 							time.Sleep(tt.works - time.Since(at)) //nolint:forbidigo // as above
-							say(answer)
+							send(answer)
 						}
 					case "":
-						say(answer)
+						send(answer)
 					}
 					return true
 				}}
@@ -77,9 +77,9 @@ func TestSilentPrograms(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if tt.asks {
-					first := asking("t", "{}", "a")
-					n := needs(t, c, first)
+				if tt.input {
+					first := callOf("t", "{}", "a")
+					n := requiredInput(t, c, first)
 					time.Sleep(tt.works) //nolint:forbidigo // by the bubble's clock
 					_, err = c.Handle(t.Context(), first.Retry(answers(n, "{}"), n.RequestState), ignore)
 				} else {
@@ -98,7 +98,7 @@ func TestSilentPrograms(t *testing.T) {
 					time.Sleep(10 * time.Second) //nolint:forbidigo // until the program has been restarted
 				}
 				programs := int64(1)
-				if tt.asks || tt.fails { // one program for callers with input capabilities
+				if tt.input || tt.fails { // one program for callers with input capabilities
 					programs = 2
 				}
 				if got := s.starts.Load(); got != programs {
@@ -107,8 +107,8 @@ func TestSilentPrograms(t *testing.T) {
 				if err := end(); err != nil {
 					t.Error(err)
 				}
-				if !map[string]bool{"never": pings == 0, "once": pings == 1, "often": pings > 1}[tt.asked] {
-					t.Errorf("got %d pings, want %s", pings, tt.asked)
+				if !map[string]bool{"never": pings == 0, "once": pings == 1, "often": pings > 1}[tt.pings] {
+					t.Errorf("got %d pings, want %s", pings, tt.pings)
 				}
 			})
 		})
@@ -118,14 +118,14 @@ func TestSilentPrograms(t *testing.T) {
 // A program that could not start for lack of file descriptors starts as soon as some are free.
 func TestProgramStartWithoutFreeDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch {
 			case m.Method == "initialize":
-				say(initialized)
+				send(initialized)
 			case strings.Contains(string(m.Params), "end"):
 				return false
 			case m.Method == "tools/call":
-				say(said1)
+				send(helloResponse)
 			}
 			return true
 		}}

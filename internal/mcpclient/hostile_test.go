@@ -53,8 +53,8 @@ type fake struct {
 	mu   sync.Mutex
 	seen []string // the methods of all messages
 	n    atomic.Int64
-	// cancelled and told receive a value for each notifications/cancelled and each response.
-	cancelled, told chan struct{}
+	// cancelled and responses receive a value for each notifications/cancelled and each response.
+	cancelled, responses chan struct{}
 }
 
 // A server that rejects some calls, however many, remains available for others.
@@ -87,7 +87,7 @@ func TestRejectedCallsDoNotDelayOthers(t *testing.T) {
 
 func newFake(t *testing.T, modern bool, answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)) *fake {
 	t.Helper()
-	f := &fake{modern: modern, answer: answer, cancelled: make(chan struct{}, 100), told: make(chan struct{}, 100)}
+	f := &fake{modern: modern, answer: answer, cancelled: make(chan struct{}, 100), responses: make(chan struct{}, 100)}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
@@ -142,7 +142,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.respond(body)
 		}
 		if m.IsResponse() {
-			f.told <- struct{}{}
+			f.responses <- struct{}{}
 		}
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -435,9 +435,9 @@ func TestInvalidEntriesAreDropped(t *testing.T) {
 			!strings.Contains(string(got), `"nextCursor":"n"`) {
 			t.Errorf("%s: got %s %v", tt.method.Name, got, err)
 		}
-		if said := <-log; !strings.Contains(said, strconv.Quote(tt.bad)) ||
-			!strings.Contains(said, "entries of "+tt.method.Name) {
-			t.Errorf("%s: got log %s", tt.method.Name, said)
+		if message := <-log; !strings.Contains(message, strconv.Quote(tt.bad)) ||
+			!strings.Contains(message, "entries of "+tt.method.Name) {
+			t.Errorf("%s: got log %s", tt.method.Name, message)
 		}
 	}
 }
@@ -740,7 +740,7 @@ func TestAllExpiredSessionsAreReplaced(t *testing.T) {
 			c := run(t, mcpclient.Options{URL: f.URL}, quick)
 			var wg sync.WaitGroup
 			for range cap(both) {
-				wg.Go(func() { said(t, c, asking("together", "{}", "ada")) })
+				wg.Go(func() { callText(t, c, callOf("together", "{}", "ada")) })
 			}
 			for range cap(both) {
 				<-both
@@ -748,9 +748,9 @@ func TestAllExpiredSessionsAreReplaced(t *testing.T) {
 			close(on)
 			wg.Wait()
 			anew.Store(f.n.Load() + 1)
-			call := asking("t", "{}", "ada")
+			call := callOf("t", "{}", "ada")
 			call.Context().LogLevel = tt.level
-			if got := said(t, c, call); got != "hello" {
+			if got := callText(t, c, call); got != "hello" {
 				t.Errorf("got %q", got)
 			}
 			if n := f.n.Load() + 1 - anew.Load(); n != 1 {
@@ -958,7 +958,7 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 				}
 				f := &fake{
 					modern: kind == "HTTP/2", answer: answer, cancelled: make(chan struct{}, 100),
-					told: make(chan struct{}, 100),
+					responses: make(chan struct{}, 100),
 				}
 				var serve http.Handler = f
 				if kind == "HTTP+SSE" {
@@ -986,7 +986,7 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 				}
 				t.Cleanup(transport.CloseIdleConnections)
 				c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
-				_, err := c.Handle(ctx, asking("t", `{"x":"`+strings.Repeat("x", size)+`the end"}`, "ada"), ignore)
+				_, err := c.Handle(ctx, callOf("t", `{"x":"`+strings.Repeat("x", size)+`the end"}`, "ada"), ignore)
 				free()
 				if e := bridge.AsError(err); e.Outcome != bridge.OutcomeUnknown ||
 					calls.Load() != 1 {
@@ -1129,13 +1129,13 @@ func TestSessionOfACanceledCallEndsAfterTheCancellation(t *testing.T) {
 			if kind == "HTTP+SSE" {
 				f.Config.Handler = sseServer(answer)
 			}
-			serve, told := f.Config.Handler, make(chan struct{}, 10)
+			serve, responses := f.Config.Handler, make(chan struct{}, 10)
 			f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				r.Body = io.NopCloser(bytes.NewReader(body))
 				serve.ServeHTTP(w, r)
 				if bytes.Contains(body, []byte("notifications/cancelled")) {
-					told <- struct{}{}
+					responses <- struct{}{}
 				}
 			})
 			c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
@@ -1147,11 +1147,11 @@ func TestSessionOfACanceledCallEndsAfterTheCancellation(t *testing.T) {
 				}
 				return ctx.Err()
 			})})
-			if _, err := c.Handle(ctx, asking("t", `{}`, "ada"), ignore); bridge.AsError(err).Code != codes.Canceled {
+			if _, err := c.Handle(ctx, callOf("t", `{}`, "ada"), ignore); bridge.AsError(err).Code != codes.Canceled {
 				t.Errorf("%v", err)
 			}
 			select {
-			case <-told:
+			case <-responses:
 			case <-time.After(10 * time.Second):
 				t.Error("the server received no notifications/cancelled")
 			}
@@ -1163,15 +1163,15 @@ func TestSessionOfACanceledCallEndsAfterTheCancellation(t *testing.T) {
 func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 	var log bytes.Buffer
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
-		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				say(initialized)
+				send(initialized)
 			case "tools/call":
 				for range 5_000 {
-					say(`{"jsonrpc":"2.0","id":"again","method":"ping"}`)
+					send(`{"jsonrpc":"2.0","id":"again","method":"ping"}`)
 				}
-				say(said1)
+				send(helloResponse)
 			}
 			return true
 		}}).serve(ctx, in, out)
@@ -1180,7 +1180,7 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 		func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
 			for range 3 {
-				if got := said(t, c, toolCall("t", "{}")); got != "hello" {
+				if got := callText(t, c, toolCall("t", "{}")); got != "hello" {
 					t.Errorf("got %s", got)
 				}
 			}
@@ -1192,18 +1192,18 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 
 // The client returns the server's Retry-After if it is valid.
 func TestRetryAfterOfOverloadedServers(t *testing.T) {
-	for says, want := range map[string]time.Duration{
+	for value, want := range map[string]time.Duration{
 		"": 0, "0": 0, "30": 30 * time.Second, "2147483647": 2_147_483_647 * time.Second,
 		"2147483648": 0, "-5": 0, "x": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0,
 	} {
 		f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-			w.Header().Set("Retry-After", says)
+			w.Header().Set("Retry-After", value)
 			w.WriteHeader(http.StatusTooManyRequests)
 		})
 		c := run(t, mcpclient.Options{URL: f.URL}, quick)
 		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 		if e := bridge.AsError(err); e.Reason != "UPSTREAM_OVERLOADED" || e.RetryAfter != want {
-			t.Errorf("Retry-After: %s: %v, %v", says, e.RetryAfter, err)
+			t.Errorf("Retry-After: %s: %v, %v", value, e.RetryAfter, err)
 		}
 	}
 }
@@ -1238,7 +1238,7 @@ func TestPanicsOfStreamsEndTheirCalls(t *testing.T) {
 		stream(w, "event: message\ndata: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
 	})
 	c := run(t, mcpclient.Options{URL: f.URL, Transport: broken{}}, quick)
-	_, err := c.Handle(t.Context(), asking("t", `{}`, "ada"), ignore) // another goroutine reads its stream
+	_, err := c.Handle(t.Context(), callOf("t", `{}`, "ada"), ignore) // another goroutine reads its stream
 	if e := bridge.AsError(err); e.Reason != "INTERNAL" ||
 		e.Outcome != bridge.OutcomeUnknown {
 		t.Errorf("%v %v", e.Outcome, err)

@@ -43,19 +43,19 @@ func (s *curious) serve(ctx context.Context, in io.Reader, out io.Writer) {
 	defer s.programs.Add(-1)
 	defer time.Sleep(s.lingers) //nolint:forbidigo // by the bubble's clock
 	var open string             // the ID of the call that requested input
-	program := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	program := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 		case m.Method == "ping":
-			say(pong)
+			send(pong)
 		case m.Method == "tools/call" && strings.Contains(string(m.Params), `"ask"`):
 			open = string(m.ID)
-			say(question)
+			send(question)
 		case m.Method == "tools/call":
-			say(said1)
+			send(helloResponse)
 		case m.IsResponse():
-			say(strings.Replace(said1, "ID", open, 1))
+			send(strings.Replace(helloResponse, "ID", open, 1))
 		}
 		return true
 	}}
@@ -96,17 +96,17 @@ func TestSessionLimit(t *testing.T) {
 		s := &curious{}
 		bubble(t, mcpclient.Options{MaxSessions: set}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
-			ask := asking("ask", `{}`, "a")
+			call := callOf("ask", `{}`, "a")
 			var open []*pb.InputRequired
 			for range most - 1 {
-				open = append(open, needs(t, c, ask))
+				open = append(open, requiredInput(t, c, call))
 			}
-			if got := said(t, c, asking("t", `{}`, "a")); got != "hello" {
+			if got := callText(t, c, callOf("t", `{}`, "a")); got != "hello" {
 				t.Errorf("one below %d: %s", most, got)
 			}
-			open = append(open, needs(t, c, ask))
+			open = append(open, requiredInput(t, c, call))
 			began := time.Now()
-			_, err := c.Handle(t.Context(), ask, ignore)
+			_, err := c.Handle(t.Context(), call, ignore)
 			e := bridge.AsError(err)
 			if e.Code != codes.ResourceExhausted || e.Outcome != bridge.OutcomeNotExecuted ||
 				time.Since(began) != 10*time.Second {
@@ -117,10 +117,10 @@ func TestSessionLimit(t *testing.T) {
 			}
 			// A waiting call gets the session of a completed one.
 			next := make(chan string)
-			go func() { next <- said(t, c, asking("t", `{}`, "a")) }()
+			go func() { next <- callText(t, c, callOf("t", `{}`, "a")) }()
 			synctest.Wait()
 			for _, n := range open {
-				if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
+				if got := callText(t, c, call.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
 					t.Errorf("got %s", got)
 				}
 			}
@@ -141,7 +141,7 @@ func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 				t.Helper()
 				try := func(n int, limit time.Duration) {
 					began := time.Now()
-					res, err := c.Handle(t.Context(), asking("t", `{}`, fmt.Sprint("caller", n)), ignore)
+					res, err := c.Handle(t.Context(), callOf("t", `{}`, fmt.Sprint("caller", n)), ignore)
 					took := time.Since(began)
 					right := err == nil
 					if !right {
@@ -175,7 +175,7 @@ func TestOneProgramIsStoppedPerWaitingCaller(t *testing.T) {
 	bubble(t, mcpclient.Options{MaxSessions: 3}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		use := func(who string) {
-			if got := said(t, c, asking("t", `{}`, who)); got != "hello" {
+			if got := callText(t, c, callOf("t", `{}`, who)); got != "hello" {
 				t.Errorf("%s got %s", who, got)
 			}
 		}
@@ -204,16 +204,16 @@ func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 	for _, most := range []int{1, 2, 5} {
 		bubble(t, mcpclient.Options{MaxSessions: most}, (&curious{}).serve, func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
-			ask := asking("ask", `{}`, "ada")
+			call := callOf("ask", `{}`, "ada")
 			var open []*pb.InputRequired
 			for range most {
-				open = append(open, needs(t, c, ask))
+				open = append(open, requiredInput(t, c, call))
 				bridgetest.Pass(time.Second)
 			}
 			got := 0
 			for {
 				began := time.Now()
-				res, err := c.Handle(t.Context(), asking("ask", `{}`, "ben"), ignore)
+				res, err := c.Handle(t.Context(), callOf("ask", `{}`, "ben"), ignore)
 				// The start of a session takes time too.
 				if waited := time.Since(began); waited < 10*time.Second {
 					t.Fatalf("waited %v: %v %v", waited, res, err)
@@ -228,8 +228,9 @@ func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 				t.Errorf("others got %d of %d sessions", got, most)
 			}
 			for i, n := range open {
-				if said := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); (said == "hello") != (i >= most-keeps) {
-					t.Errorf("with %d sessions, call %d: %s", most, i, said)
+				if got := callText(t, c,
+					call.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (i >= most-keeps) {
+					t.Errorf("with %d sessions, call %d: %s", most, i, got)
 				}
 			}
 		})
@@ -241,19 +242,19 @@ func TestCallersWaitForBusySessions(t *testing.T) {
 	s := &curious{}
 	bubble(t, mcpclient.Options{MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
-		if got := said(t, c, asking("t", `{}`, "a")); got != "hello" {
+		if got := callText(t, c, callOf("t", `{}`, "a")); got != "hello" {
 			t.Errorf("got %s", got)
 		}
-		ask := asking("ask", `{}`, "a")
-		open := needs(t, c, ask)
-		if _, err := c.Handle(t.Context(), asking("t", `{}`, "b"), ignore); bridge.AsError(err).
+		call := callOf("ask", `{}`, "a")
+		open := requiredInput(t, c, call)
+		if _, err := c.Handle(t.Context(), callOf("t", `{}`, "b"), ignore); bridge.AsError(err).
 			Code != codes.ResourceExhausted {
 			t.Errorf("another caller: %v", err)
 		}
-		if got := said(t, c, ask.Retry(answers(open, `{}`), open.RequestState)); got != "hello" {
+		if got := callText(t, c, call.Retry(answers(open, `{}`), open.RequestState)); got != "hello" {
 			t.Errorf("got %s", got)
 		}
-		if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
+		if got := callText(t, c, callOf("t", `{}`, "b")); got != "hello" {
 			t.Errorf("another caller, later: %s", got)
 		}
 	})
@@ -262,12 +263,12 @@ func TestCallersWaitForBusySessions(t *testing.T) {
 // A call that panics closes its session, which frees a place for another caller.
 func TestAPanicClosesTheSession(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}`
-	program := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	program := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 		case "tools/call":
-			say(line, said1)
+			send(line, helloResponse)
 		}
 		return true
 	}}
@@ -279,11 +280,11 @@ func TestAPanicClosesTheSession(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			call := asking("t", `{}`, "a")
+			call := callOf("t", `{}`, "a")
 			call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
 			_, _ = c.Handle(t.Context(), call, func(context.Context, bridge.Event) error { panic("a bug") })
 		}()
-		if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
+		if got := callText(t, c, callOf("t", `{}`, "b")); got != "hello" {
 			t.Errorf("another caller: %s", got)
 		}
 	})
@@ -296,7 +297,7 @@ func TestIdleSessionsAreClosed(t *testing.T) {
 		bubble(t, mcpclient.Options{SessionIdle: set}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
 			use := func() {
-				if got := said(t, c, asking("t", `{}`, "a")); got != "hello" {
+				if got := callText(t, c, callOf("t", `{}`, "a")); got != "hello" {
 					t.Errorf("got %s", got)
 				}
 			}
@@ -328,13 +329,14 @@ func TestInputResponseTimeout(t *testing.T) {
 			bubble(t, mcpclient.Options{Limits: limits.Limits{LegacyStateTTL: set}, MaxSessions: 1}, s.serve,
 				func(t *testing.T, c *mcpclient.Client) {
 					t.Helper()
-					ask := asking("ask", `{}`, "a")
-					n := needs(t, c, ask)
+					call := callOf("ask", `{}`, "a")
+					n := requiredInput(t, c, call)
 					time.Sleep(life + late) //nolint:forbidigo // by the bubble's clock
-					if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
+					if got := callText(t, c,
+						call.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
 						t.Errorf("%v and %v later: %s", life, late, got)
 					}
-					if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
+					if got := callText(t, c, callOf("t", `{}`, "b")); got != "hello" {
 						t.Errorf("another caller: %s", got)
 					}
 				})
@@ -344,22 +346,22 @@ func TestInputResponseTimeout(t *testing.T) {
 
 // A legacy client's timeout is reported by the retried call, and the client cancels the request at the server.
 func TestLegacyCallerMayReportNoAnswer(t *testing.T) {
-	for _, c := range []struct{ ask, park, life time.Duration }{
+	for _, c := range []struct{ answer, state, life time.Duration }{
 		{0, 0, 5*time.Minute + 10*time.Second},
 		{time.Second, 0, 5 * time.Minute},
 		{time.Hour, time.Minute, time.Hour + 10*time.Second},
 	} {
 		for _, late := range []time.Duration{0, time.Nanosecond} {
 			s := &curious{}
-			bubble(t, mcpclient.Options{Limits: limits.Limits{AnswerTime: c.ask, LegacyStateTTL: c.park}}, s.serve,
+			bubble(t, mcpclient.Options{Limits: limits.Limits{AnswerTime: c.answer, LegacyStateTTL: c.state}}, s.serve,
 				func(t *testing.T, client *mcpclient.Client) {
 					t.Helper()
-					ask := asking("ask", `{}`, "a")
-					ask.Context().Verified = bridge.Verified(bridge.Rev20250618, nil, nil)
-					n := needs(t, client, ask)
+					call := callOf("ask", `{}`, "a")
+					call.Context().Verified = bridge.Verified(bridge.Rev20250618, nil, nil)
+					n := requiredInput(t, client, call)
 					time.Sleep(c.life + late) //nolint:forbidigo // by the bubble's clock
-					if got := said(t, client,
-						ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
+					if got := callText(t, client,
+						call.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
 						t.Errorf("%v, %v later: %s", c, late, got)
 					}
 				})
@@ -378,12 +380,12 @@ func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 			programs++
 			begins := programs == 1 || lost && programs == 2
-			(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch {
 				case m.Method == "initialize" && begins:
-					say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+					send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 				case m.Method == "ping":
-					say(pong)
+					send(pong)
 				}
 				return m.Method != "resources/read"
 			}}).serve(ctx, in, out)
@@ -416,13 +418,13 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 	for n := range 8 {
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 			whose, open := "", ""
-			(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch {
 				case m.Method == "initialize":
 					time.Sleep(rand.N(10 * time.Second)) //nolint:forbidigo // by the bubble's clock
-					say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+					send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 				case m.Method == "ping":
-					say(pong)
+					send(pong)
 				case m.Method == "tools/call":
 					who := string(rawjson.Get(rawjson.Get(m.Params, "arguments"), "who"))
 					if whose != "" && whose != who {
@@ -433,12 +435,12 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 						return false
 					}
 					if strings.Contains(string(m.Params), `"ask"`) {
-						say(question)
+						send(question)
 					} else {
-						say(said1)
+						send(helloResponse)
 					}
 				case m.IsResponse():
-					say(strings.Replace(said1, "ID", open, 1))
+					send(strings.Replace(helloResponse, "ID", open, 1))
 				}
 				return true
 			}}).serve(ctx, in, out)
@@ -455,7 +457,7 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 				wg.Go(func() {
 					for range 40 {
 						who := string(rune('a' + rand.IntN(4)))
-						call := asking([]string{"t", "ask"}[rand.IntN(2)], `{"who":"`+who+`"}`, who)
+						call := callOf([]string{"t", "ask"}[rand.IntN(2)], `{"who":"`+who+`"}`, who)
 						ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Second))
 						res, err := c.Handle(ctx, call, ignore)
 						if err == nil && res.InputRequired != nil && rand.IntN(4) > 0 {
@@ -480,15 +482,15 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 // once, however many callers disconnect.
 func TestSlowStartSucceeds(t *testing.T) {
 	for _, takes := range []time.Duration{6 * time.Second, 29 * time.Second} {
-		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
 				time.Sleep(takes) //nolint:forbidigo // by the bubble's clock
-				say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 			case "ping":
-				say(pong)
+				send(pong)
 			case "tools/list":
-				say(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`)
+				send(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`)
 			}
 			return true
 		}}
@@ -502,7 +504,7 @@ func TestSlowStartSucceeds(t *testing.T) {
 			began, found := time.Now(), false
 			for !found && time.Since(began) < time.Minute {
 				res, err := r.Handle(t.Context(), &bridge.Call{
-					Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: asking("", "", "a").Context()},
+					Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: callOf("", "", "a").Context()},
 				}, ignore)
 				if err != nil {
 					t.Fatal(err)
@@ -530,7 +532,7 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 		defer programs.Add(-1)
 		defer time.Sleep(3 * time.Second) //nolint:forbidigo // by the bubble's clock
 		first := ever.Add(1) == 1         // for callers without input capabilities
-		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
 				if !first {
@@ -540,11 +542,11 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 						return false
 					}
 				}
-				say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 			case "ping":
-				say(pong)
+				send(pong)
 			case "tools/call":
-				say(said1)
+				send(helloResponse)
 			}
 			return true
 		}}).serve(ctx, in, out)
@@ -554,14 +556,14 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 		leave := func(who string) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			if _, err := c.Handle(ctx, asking("t", `{}`, who), ignore); bridge.AsError(err).
+			if _, err := c.Handle(ctx, callOf("t", `{}`, who), ignore); bridge.AsError(err).
 				Code != codes.DeadlineExceeded {
 				t.Errorf("%s: %v", who, err)
 			}
 		}
 		leave("ada")
 		began := time.Now()
-		if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" || time.Since(began) != 20*time.Second ||
+		if got := callText(t, c, callOf("t", `{}`, "ada")); got != "hello" || time.Since(began) != 20*time.Second ||
 			ever.Load() != 2 {
 			t.Errorf("returning caller, after %v: %s; %d programs were started, want 2", time.Since(began), got,
 				ever.Load())
@@ -569,7 +571,7 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 		for n := range 5 {
 			leave(fmt.Sprint("early ", n))
 			began := time.Now()
-			if got := said(t, c, asking("t", `{}`, fmt.Sprint("late ", n))); got != "hello" ||
+			if got := callText(t, c, callOf("t", `{}`, fmt.Sprint("late ", n))); got != "hello" ||
 				time.Since(began) > 40*time.Second {
 				t.Errorf("another caller, after %v: %s", time.Since(began), got)
 			}
@@ -586,7 +588,7 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 		// The client is closed while that session has yet to end.
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
-		if res, err := c.Handle(ctx, asking("t", `{}`, "ben"), ignore); err == nil || programs.Load() != 2 {
+		if res, err := c.Handle(ctx, callOf("t", `{}`, "ben"), ignore); err == nil || programs.Load() != 2 {
 			t.Errorf("while a starting session ends: %v %v; %d programs run", res, err, programs.Load())
 		}
 	})

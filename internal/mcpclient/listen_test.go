@@ -23,31 +23,31 @@ import (
 
 // A publisher is a program that records its subscriptions. It can hold back its responses to requests about resources.
 type publisher struct {
-	mu   sync.Mutex
-	told map[string]bool // the resources with a subscription
-	held [][]byte        // the responses held back
-	say  func(...string)
+	mu         sync.Mutex
+	subscribed map[string]bool // the resources with a subscription
+	held       [][]byte        // the responses held back
+	send       func(...string)
 	// holds is true while responses about resources are held back.
 	holds bool
 }
 
 func (p *publisher) serve() *script {
-	p.told = map[string]bool{}
-	return &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	p.subscribed = map[string]bool{}
+	return &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.say = say
+		p.send = send
 		switch m.Method {
 		case "initialize":
-			say(strings.Replace(initialized, `{"tools":{}}`, `{"resources":{"subscribe":true}}`, 1))
+			send(strings.Replace(initialized, `{"tools":{}}`, `{"resources":{"subscribe":true}}`, 1))
 		case "resources/subscribe", "resources/unsubscribe":
 			if p.holds {
 				p.held = append(p.held, slices.Concat([]byte(m.Method+" "), m.ID, []byte(" "),
 					rawjson.Get(m.Params, "uri")))
 				break
 			}
-			p.told[string(rawjson.Get(m.Params, "uri"))] = m.Method == "resources/subscribe"
-			say(pong)
+			p.subscribed[string(rawjson.Get(m.Params, "uri"))] = m.Method == "resources/subscribe"
+			send(pong)
 		case "notifications/cancelled":
 			p.held = slices.DeleteFunc(p.held, func(h []byte) bool {
 				return bytes.Equal(bytes.Split(h, []byte(" "))[1], rawjson.Get(m.Params, "requestId"))
@@ -72,22 +72,22 @@ func (p *publisher) let(refuse bool) {
 	for _, h := range p.held {
 		words := bytes.Split(h, []byte(" "))
 		if refuse {
-			p.say(`{"jsonrpc":"2.0","id":` + string(words[1]) + `,"error":{"code":-32603,"message":"not now"}}`)
+			p.send(`{"jsonrpc":"2.0","id":` + string(words[1]) + `,"error":{"code":-32603,"message":"not now"}}`)
 			continue
 		}
-		p.told[string(words[2])] = string(words[0]) == "resources/subscribe"
-		p.say(`{"jsonrpc":"2.0","id":` + string(words[1]) + `,"result":{}}`)
+		p.subscribed[string(words[2])] = string(words[0]) == "resources/subscribe"
+		p.send(`{"jsonrpc":"2.0","id":` + string(words[1]) + `,"result":{}}`)
 	}
 	p.held = nil
 }
 
-// tells returns the resources with a subscription.
-func (p *publisher) tells() string {
+// subscriptions returns the resources with a subscription.
+func (p *publisher) subscriptions() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var uris []string
-	for uri := range maps.Keys(p.told) {
-		if p.told[uri] {
+	for uri := range maps.Keys(p.subscribed) {
+		if p.subscribed[uri] {
 			uris = append(uris, strings.Trim(uri, `"`))
 		}
 	}
@@ -220,13 +220,13 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 				}
 				r := do(t, c, p)
 				synctest.Wait()
-				if got, tells := r.to(), p.tells(); got != "a:1" || tells != "a:1" {
-					t.Errorf("the reader is subscribed to %q, the server has subscriptions to %q", got, tells)
+				if got, subscribed := r.to(), p.subscriptions(); got != "a:1" || subscribed != "a:1" {
+					t.Errorf("the reader is subscribed to %q, the server has subscriptions to %q", got, subscribed)
 				}
 				r.leave()
 				synctest.Wait()
-				if tells := p.tells(); tells != "" {
-					t.Errorf("without readers, the server has subscriptions to %q", tells)
+				if subscribed := p.subscriptions(); subscribed != "" {
+					t.Errorf("without readers, the server has subscriptions to %q", subscribed)
 				}
 				if n := c.Topics(); n != 0 {
 					t.Errorf("%d resources are still registered", n)
@@ -251,18 +251,18 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{}
-			s.on = func(m *jsonrpc.Message, say func(...string)) bool {
+			s.on = func(m *jsonrpc.Message, send func(...string)) bool {
 				switch m.Method {
 				case "initialize":
 					can := tt.before
 					if s.starts.Load() > 1 {
 						can = tt.after
 					}
-					say(strings.Replace(initialized, none, can, 1))
+					send(strings.Replace(initialized, none, can, 1))
 				case "resources/subscribe":
-					say(pong)
+					send(pong)
 				case "tools/call":
-					say(said1)
+					send(helloResponse)
 					return false
 				}
 				return true
@@ -270,7 +270,7 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 			bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 				t.Helper()
 				ctx, cancel := context.WithCancel(t.Context())
-				var told []string
+				var changes []string
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -282,11 +282,11 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 					}}, func(_ context.Context, e bridge.Event) error {
 						switch {
 						case e.Change.GetToolsListChanged() != nil:
-							told = append(told, "tools")
+							changes = append(changes, "tools")
 						case e.Change.GetResourcesListChanged() != nil:
-							told = append(told, "resources")
+							changes = append(changes, "resources")
 						case e.Change.GetResourceUpdated() != nil:
-							told = append(told, e.Change.GetResourceUpdated().GetUri())
+							changes = append(changes, e.Change.GetResourceUpdated().GetUri())
 						}
 						return nil
 					})
@@ -298,9 +298,9 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 				<-done
 				want := strings.Fields(tt.want)
 				slices.Sort(want)
-				slices.Sort(told)
-				if n := s.starts.Load(); n != 2 || !slices.Equal(told, want) {
-					t.Errorf("after %d starts, received changes of %q, want %q", n, told, want)
+				slices.Sort(changes)
+				if n := s.starts.Load(); n != 2 || !slices.Equal(changes, want) {
+					t.Errorf("after %d starts, received changes of %q, want %q", n, changes, want)
 				}
 			})
 		})

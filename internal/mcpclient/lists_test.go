@@ -21,16 +21,16 @@ import (
 func TestListsDependOnClientCapabilities(t *testing.T) {
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		name := "plain"
-		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
 				if rawjson.Get(rawjson.Get(m.Params, "capabilities"), "elicitation") != nil {
 					name = "asking"
 				}
-				say(strings.Replace(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1), `"tools":{}`,
+				send(strings.Replace(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1), `"tools":{}`,
 					`"tools":{"listChanged":true}`, 1))
 			case "tools/list":
-				say(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"` + name +
+				send(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"` + name +
 					`","inputSchema":{"type":"object"}}]}}`)
 			}
 			return true

@@ -24,25 +24,25 @@ func TestLogOfCanceledCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var begun chan struct{}
 			var slow []string // the IDs of the canceled calls
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch params := string(m.Params); {
 				case m.Method == "initialize":
-					say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+					send(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
 				case m.Method == "logging/setLevel":
-					say(pong)
+					send(pong)
 				case m.Method != "tools/call":
 				case strings.Contains(params, "slow"):
 					slow = append(slow, string(m.ID))
 					begun <- struct{}{}
 				case strings.Contains(params, "late"):
 					for _, id := range slow {
-						say(strings.ReplaceAll(said1, "ID", id))
+						send(strings.ReplaceAll(helloResponse, "ID", id))
 					}
 					slow = nil
-					say(said1)
+					send(helloResponse)
 				default:
-					say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
-						said1)
+					send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
+						helloResponse)
 				}
 				return true
 			}}
@@ -119,18 +119,18 @@ func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 		{"ada", "ada", "s t", 0, 1, 1},
 	} {
 		var begun chan struct{}
-		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch {
 			case m.Method == "initialize":
-				say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+				send(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
 			case m.Method == "logging/setLevel":
-				say(pong)
+				send(pong)
 			case m.Method != "tools/call":
 			case strings.Contains(string(m.Params), "slow"):
 				begun <- struct{}{}
 			default:
-				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
-					said1)
+				send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
+					helloResponse)
 			}
 			return true
 		}}
@@ -196,7 +196,7 @@ func TestLogOfFailedCalls(t *testing.T) {
 					result(w, m, "{}")
 				case !strings.Contains(string(m.Params), "slow"):
 					logs <- struct{}{}
-					<-f.told
+					<-f.responses
 					result(w, m, hello)
 				case tt.status != 0:
 					w.WriteHeader(tt.status)
@@ -233,7 +233,7 @@ func TestLogOfFailedCalls(t *testing.T) {
 				t.Error("ada's call got a response")
 			}
 			if tt.status == 0 {
-				<-f.told
+				<-f.responses
 			}
 			shown = 0
 			if err := do("t", "ben", nil); err != nil || shown != tt.shown {
@@ -246,17 +246,17 @@ func TestLogOfFailedCalls(t *testing.T) {
 // If a server sends log messages without declaring the capability, the client reports it as declared and sends no
 // level: the bridge filters.
 func TestUndeclaredLogMessages(t *testing.T) {
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			say(initialized)
+			send(initialized)
 		case "tools/call":
-			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
+			send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
 				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"a failure"}}`,
-				said1)
+				helloResponse)
 		case "logging/setLevel":
 			t.Error("the server received a level")
-			say(pong)
+			send(pong)
 		}
 		return true
 	}}

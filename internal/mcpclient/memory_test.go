@@ -56,39 +56,39 @@ func TestEventsOfAPendingCall(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			pending, read := make(chan struct{}), make(chan struct{})
-			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+			c := startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618},
 				func(int64) func(*jsonrpc.Message, func(...string)) {
 					var id string
-					return func(m *jsonrpc.Message, say func(...string)) {
+					return func(m *jsonrpc.Message, send func(...string)) {
 						switch {
 						case m.Method == "tools/call":
 							id = string(m.ID)
-							say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
+							send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
 								`"params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
 							go func() {
 								<-pending
 								for i := range tt.sent {
-									say(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
+									send(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
 										`"params":{"progressToken":ID,"progress":%d,"message":%q}}`, i, tt.message)))
 								}
-								say(`{"jsonrpc":"2.0","id":"read","method":"ping"}`)
+								send(`{"jsonrpc":"2.0","id":"read","method":"ping"}`)
 							}()
 						case m.IsResponse() && string(m.ID) == `"read"`:
 							close(read)
 						case m.IsResponse():
-							say(strings.Replace(said1, "ID", id, 1))
+							send(strings.Replace(helloResponse, "ID", id, 1))
 						}
 					}
 				})
-			ask := asking("t", `{}`, "a")
-			ask.Context().ProgressWanted = true
-			n := needs(t, c, ask)
+			call := callOf("t", `{}`, "a")
+			call.Context().ProgressWanted = true
+			n := requiredInput(t, c, call)
 			before := heap()
 			close(pending)
 			<-read
 			checkKept(t, before)
 			events := 0
-			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState),
+			res, err := c.Handle(t.Context(), call.Retry(answers(n, `{}`), n.RequestState),
 				func(context.Context, bridge.Event) error { events++; return nil })
 			if err != nil || res.Complete == nil || events != tt.want {
 				t.Errorf("%v %v, got %d progress events", res, err, events)
@@ -99,24 +99,24 @@ func TestEventsOfAPendingCall(t *testing.T) {
 
 // Input requests during initialization are kept for a call, and then for its caller's input.
 func TestInputRequestsDoNotRetainTheirMessage(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute},
+	c := startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute},
 		func(me int64) func(*jsonrpc.Message, func(...string)) {
-			return func(m *jsonrpc.Message, say func(...string)) {
+			return func(m *jsonrpc.Message, send func(...string)) {
 				switch {
 				case m.Method == "notifications/initialized" && me > 1:
 					for i := range 32 {
-						say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)))
+						send(padded(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)))
 					}
 				case m.Method == "tools/call":
-					say(said1)
+					send(helloResponse)
 				}
 			}
 		})
 	before := heap()
-	ask := asking("t", `{}`, "a")
-	n := needs(t, c, ask)
+	call := callOf("t", `{}`, "a")
+	n := requiredInput(t, c, call)
 	checkKept(t, before)
-	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.RequestState)); got != "hello" ||
+	if got := callText(t, c, call.Retry(roots(n, "file:///a"), n.RequestState)); got != "hello" ||
 		len(n.GetInputRequests()) != 32 {
 		t.Errorf("got %d input requests and %q", len(n.GetInputRequests()), got)
 	}
@@ -125,11 +125,11 @@ func TestInputRequestsDoNotRetainTheirMessage(t *testing.T) {
 // Lists are cached by caller and by content.
 func TestListsDoNotRetainTheirMessage(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+	c := startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618},
 		func(int64) func(*jsonrpc.Message, func(...string)) {
-			return func(m *jsonrpc.Message, say func(...string)) {
+			return func(m *jsonrpc.Message, send func(...string)) {
 				if m.Method == "tools/list" {
-					say(padded(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`))
+					send(padded(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`))
 				}
 			}
 		})
@@ -147,20 +147,20 @@ func TestListsDoNotRetainTheirMessage(t *testing.T) {
 	runtime.KeepAlive(lists)
 }
 
-// changing returns a client of a program whose tool sends messages that report changes, and the changes of a:// and the
-// tools as a subscriber receives them. The subscriber waits until each is read.
-func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, <-chan *pb.ListenResponse) {
+// startChanging returns a client of a program whose tool sends messages that report changes, and the changes of a://
+// and the tools as a subscriber receives them. The subscriber waits until each is read.
+func startChanging(t *testing.T, onCall func(send func(...string))) (*mcpclient.Client, <-chan *pb.ListenResponse) {
 	t.Helper()
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			say(strings.Replace(initialized, `{"tools":{}}`,
+			send(strings.Replace(initialized, `{"tools":{}}`,
 				`{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
 		case "resources/subscribe", "resources/unsubscribe":
-			say(pong)
+			send(pong)
 		case "tools/call":
-			says(say)
-			say(said1)
+			onCall(send)
+			send(helloResponse)
 		}
 		return true
 	}}
@@ -194,16 +194,18 @@ func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, 
 // Changes are buffered for their subscriber.
 func TestChangesDoNotRetainTheirMessage(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	c, told := changing(t, func(say func(...string)) {
+	c, changes := startChanging(t, func(send func(...string)) {
 		for i := range many {
-			say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://%d","_meta":{}}}`, i)))
+			send(padded(fmt.Sprintf(
+				`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://%d","_meta":{}}}`,
+				i)))
 		}
 	})
 	before := heap()
 	call(t, c, "t", "{}")
 	checkKept(t, before)
 	for i := range many {
-		if got, want := (<-told).GetResourceUpdated().GetUri(), fmt.Sprint("a://", i); got != want {
+		if got, want := (<-changes).GetResourceUpdated().GetUri(), fmt.Sprint("a://", i); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
@@ -220,13 +222,13 @@ func TestTooManyChanges(t *testing.T) {
 		"too long": {256, "a://%d" + strings.Repeat("x", 64<<10)},
 	} {
 		times := 0
-		c, told := changing(t, func(say func(...string)) {
+		c, changes := startChanging(t, func(send func(...string)) {
 			if times++; times > 1 {
-				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://end"}}`)
+				send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://end"}}`)
 				return
 			}
 			for i := range tt.changes {
-				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` +
+				send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` +
 					fmt.Sprintf(tt.uri, i) + `"}}`)
 			}
 		})
@@ -234,7 +236,7 @@ func TestTooManyChanges(t *testing.T) {
 		size, tools, resources, end := 0, false, false, make(chan struct{})
 		go func() {
 			defer close(end)
-			for change := range told {
+			for change := range changes {
 				uri := change.GetResourceUpdated().GetUri()
 				if uri == "a://end" {
 					return

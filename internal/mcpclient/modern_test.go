@@ -345,8 +345,8 @@ func TestOutcomeOfDeniedCalls(t *testing.T) {
 				challenge, id = tt.challenge, tt.id
 				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 				e := bridge.AsError(err)
-				told := e.RPC.GetCode() == -32000 && e.Message == "not this file"
-				if e.Reason != tt.reason || told != (tt.reason == "") {
+				isServerError := e.RPC.GetCode() == -32000 && e.Message == "not this file"
+				if e.Reason != tt.reason || isServerError != (tt.reason == "") {
 					t.Errorf("modern %t: %d with %q and the id %q: %v %v", modern, status, tt.challenge, tt.id,
 						e.Outcome, e)
 				}
@@ -357,9 +357,9 @@ func TestOutcomeOfDeniedCalls(t *testing.T) {
 
 // A server that requires credentials for server/discover is reported as that, whatever its response looks like.
 func TestServerThatRequiresCredentials(t *testing.T) {
-	f, asked := newFake(t, true, nil), make(chan struct{}, 100)
+	f, requests := newFake(t, true, nil), make(chan struct{}, 100)
 	f.discover = func(w http.ResponseWriter, m *jsonrpc.Message) {
-		asked <- struct{}{}
+		requests <- struct{}{}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"who are you?"}}`, m.ID)
@@ -373,7 +373,7 @@ func TestServerThatRequiresCredentials(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	for range 2 { // the second time, the reason of the first failure is cached
 		select {
-		case <-asked:
+		case <-requests:
 		case <-time.After(10 * time.Second):
 			t.Error("server/discover was not sent again")
 		}

@@ -34,8 +34,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// asking returns a call of a caller with input capabilities.
-func asking(name, args, subject string) *bridge.Call {
+// callOf returns a call of a caller with input capabilities.
+func callOf(name, args, subject string) *bridge.Call {
 	c := toolCall(name, args)
 	c.Context().ClientCapabilities = &pb.ClientCapabilities{
 		Elicitation: &pb.ElicitationCapability{},
@@ -58,8 +58,8 @@ func answers(needs *pb.InputRequired, content string) map[string]*pb.InputRespon
 
 func ignore(context.Context, bridge.Event) error { return nil }
 
-// needs makes a call that must require input.
-func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
+// requiredInput makes a call that must require input.
+func requiredInput(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
 	t.Helper()
 	res, err := h.Handle(t.Context(), c, ignore)
 	if err != nil || res.InputRequired == nil {
@@ -76,8 +76,8 @@ func keys(needs *pb.InputRequired) (keys []string) {
 	return keys
 }
 
-// said returns the text of a retried call's result, or its error.
-func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
+// callText returns the text of a retried call's result, or its error.
+func callText(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 	t.Helper()
 	res, err := h.Handle(t.Context(), c, ignore)
 	if err != nil {
@@ -115,17 +115,17 @@ func TestResponsesReachTheirCall(t *testing.T) {
 		states := make([]*pb.InputRequired, callers)
 		var wg sync.WaitGroup
 		for i := range callers {
-			calls[i] = asking("ask", `{"x":1}`, fmt.Sprint("caller", i))
-			wg.Go(func() { states[i] = needs(t, c, calls[i]) })
+			calls[i] = callOf("ask", `{"x":1}`, fmt.Sprint("caller", i))
+			wg.Go(func() { states[i] = requiredInput(t, c, calls[i]) })
 		}
 		wg.Wait()
 		for i := callers - 1; i >= 0; i-- {
-			states[i] = needs(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)),
+			states[i] = requiredInput(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)),
 				states[i].RequestState))
 		}
 		for i := range callers {
 			want := fmt.Sprintf(`name={"name":"n%d"} {"yes":"%d"}`, i, i)
-			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)),
+			if got := callText(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)),
 				states[i].RequestState)); got != want {
 				t.Errorf("caller %d got %q, want %q", i, got, want)
 			}
@@ -137,16 +137,16 @@ func TestResponsesReachTheirCall(t *testing.T) {
 func TestStateIsValidForOneCall(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
-		ask := asking("ask", `{"x":1}`, "a")
-		n := needs(t, c, ask)
+		call := callOf("ask", `{"x":1}`, "a")
+		n := requiredInput(t, c, call)
 		reply := answers(n, `{"name":"A"}`)
 		for what, other := range map[string]*bridge.Call{
-			"another caller":   asking("ask", `{"x":1}`, "b").Retry(reply, n.RequestState),
-			"other arguments":  asking("ask", `{"x":2}`, "a").Retry(reply, n.RequestState),
-			"another tool":     asking("why", `{"x":1}`, "a").Retry(reply, n.RequestState),
-			"another state":    ask.Retry(reply, append([]byte("A"), n.RequestState...)),
-			"the empty state":  ask.Retry(reply, []byte{}),
-			"a state too long": ask.Retry(reply, make([]byte, 1<<20)),
+			"another caller":   callOf("ask", `{"x":1}`, "b").Retry(reply, n.RequestState),
+			"other arguments":  callOf("ask", `{"x":2}`, "a").Retry(reply, n.RequestState),
+			"another tool":     callOf("why", `{"x":1}`, "a").Retry(reply, n.RequestState),
+			"another state":    call.Retry(reply, append([]byte("A"), n.RequestState...)),
+			"the empty state":  call.Retry(reply, []byte{}),
+			"a state too long": call.Retry(reply, make([]byte, 1<<20)),
 		} {
 			_, err := c.Handle(t.Context(), other, ignore)
 			if e := bridge.AsError(err); e.Code != codes.InvalidArgument ||
@@ -156,13 +156,13 @@ func TestStateIsValidForOneCall(t *testing.T) {
 			}
 		}
 		// Another encoding of the same arguments is the same call.
-		again := asking("ask", ` { "x" : 1 } `, "a").Retry(reply, n.RequestState)
-		next := needs(t, c, again)
+		again := callOf("ask", ` { "x" : 1 } `, "a").Retry(reply, n.RequestState)
+		next := requiredInput(t, c, again)
 		_, err := c.Handle(t.Context(), again, ignore)
 		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
 			t.Errorf("used twice: %v", err)
 		}
-		if got := said(t, c, ask.Retry(answers(next, `{"yes":"y"}`), next.RequestState)); !strings.Contains(got,
+		if got := callText(t, c, call.Retry(answers(next, `{"yes":"y"}`), next.RequestState)); !strings.Contains(got,
 			`{"name":"A"}`) {
 			t.Errorf("%s", got)
 		}
@@ -173,12 +173,12 @@ func TestStateIsValidForOneCall(t *testing.T) {
 func TestStateCanBeUsedOnce(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
-		ask := asking("ask", `{}`, "a")
-		n := needs(t, c, ask)
+		call := callOf("ask", `{}`, "a")
+		n := requiredInput(t, c, call)
 		won := make(chan bool)
 		for range 8 {
 			go func() {
-				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
+				_, err := c.Handle(t.Context(), call.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 				won <- err == nil
 			}()
 		}
@@ -194,10 +194,10 @@ func TestStateCanBeUsedOnce(t *testing.T) {
 	})
 }
 
-// programs makes a client of programs that initialize sessions of its revision and respond to pings. do handles all
-// else; it is called for each start of a program with its number.
-func programs(t *testing.T, o mcpclient.Options,
-	do func(me int64) func(m *jsonrpc.Message, say func(lines ...string)),
+// startPrograms makes a client of programs that initialize sessions of its revision and respond to pings. do handles
+// all else; it is called for each start of a program with its number.
+func startPrograms(t *testing.T, o mcpclient.Options,
+	do func(me int64) func(m *jsonrpc.Message, send func(lines ...string)),
 ) *mcpclient.Client {
 	t.Helper()
 	o.Command = []string{"pipe"}
@@ -205,13 +205,13 @@ func programs(t *testing.T, o mcpclient.Options,
 	return run(t, o, func(c *mcpclient.Client) {
 		c.Pipe(func(ctx context.Context, in io.Reader, out io.Writer) {
 			does := do(started.Add(1))
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
-				does(m, say)
+			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
+				does(m, send)
 				switch m.Method {
 				case "initialize":
-					say(strings.Replace(initialized, "2024-11-05", o.Revision.String(), 1))
+					send(strings.Replace(initialized, "2024-11-05", o.Revision.String(), 1))
 				case "ping":
-					say(pong)
+					send(pong)
 				}
 				return true
 			}}
@@ -222,18 +222,18 @@ func programs(t *testing.T, o mcpclient.Options,
 
 // A session belongs to one caller: the state that a server keeps in it is not used for another.
 func TestSessionsAreNotShared(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 2},
+	c := startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 2},
 		func(me int64) func(*jsonrpc.Message, func(...string)) {
-			return func(m *jsonrpc.Message, say func(...string)) {
+			return func(m *jsonrpc.Message, send func(...string)) {
 				if m.Method == "tools/call" {
-					say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+					send(strings.Replace(helloResponse, "hello", strconv.FormatInt(me, 10), 1))
 				}
 			}
 		})
 	for i, tt := range []struct{ caller, program string }{
 		{"a", "2"}, {"a", "2"}, {"b", "3"}, {"a", "2"}, {"b", "3"}, {"c", "4"}, {"b", "3"}, {"a", "5"},
 	} {
-		if got := said(t, c, asking("t", `{}`, tt.caller)); got != tt.program {
+		if got := callText(t, c, callOf("t", `{}`, tt.caller)); got != tt.program {
 			t.Errorf("%d: %s is served by %s, want %s", i, tt.caller, got, tt.program)
 		}
 	}
@@ -246,17 +246,17 @@ func TestSessionsAreNotShared(t *testing.T) {
 // number and the roots.
 func rooted(t *testing.T) *mcpclient.Client {
 	t.Helper()
-	return programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 4},
+	return startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 4},
 		func(me int64) func(*jsonrpc.Message, func(...string)) {
-			told := "nothing"
-			return func(m *jsonrpc.Message, say func(...string)) {
+			result := "nothing"
+			return func(m *jsonrpc.Message, send func(...string)) {
 				switch {
 				case m.Method == "notifications/initialized" && me > 1: // the first is for calls without input
-					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+					send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 				case m.Method == "" && string(m.ID) == `"r"`:
-					told = string(m.Result)
+					result = string(m.Result)
 				case m.Method == "tools/call":
-					say(strings.Replace(said1, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", told)), 1))
+					send(strings.Replace(helloResponse, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", result)), 1))
 				}
 			}
 		})
@@ -277,35 +277,35 @@ func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
 // sent.
 func TestEarlyRootsRequestIsAnsweredByTheCaller(t *testing.T) {
 	c := rooted(t)
-	call := asking("t", `{}`, "ada")
-	n := needs(t, c, call)
+	call := callOf("t", `{}`, "ada")
+	n := requiredInput(t, c, call)
 	if len(n.GetInputRequests()) != 1 {
 		t.Fatalf("requested %v", n)
 	}
 	again := call.Retry(roots(n, "file:///ada"), n.RequestState)
-	if got := said(t, c, again); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
+	if got := callText(t, c, again); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
 		t.Errorf("got %s", got)
 	}
-	if got := said(t, c, asking("t", `{}`, "ada")); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
+	if got := callText(t, c, callOf("t", `{}`, "ada")); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
 		t.Errorf("the next call of the same caller: %s", got)
 	}
 }
 
 // An input request that the server cancels before it is forwarded is dropped, whatever the encoding of its ID.
 func TestCanceledRootsRequestIsNotForwarded(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+	c := startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618},
 		func(me int64) func(*jsonrpc.Message, func(...string)) {
-			return func(m *jsonrpc.Message, say func(...string)) {
+			return func(m *jsonrpc.Message, send func(...string)) {
 				switch {
 				case m.Method == "notifications/initialized" && me > 1:
-					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
+					send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
 						`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0072"}}`)
 				case m.Method == "tools/call":
-					say(said1)
+					send(helloResponse)
 				}
 			}
 		})
-	if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" {
+	if got := callText(t, c, callOf("t", `{}`, "ada")); got != "hello" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -313,24 +313,24 @@ func TestCanceledRootsRequestIsNotForwarded(t *testing.T) {
 // A server that requests its roots late, and processes them for a while, has finished when the call arrives.
 func TestRootsAreReadBeforeTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+		c := startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618},
 			func(me int64) func(*jsonrpc.Message, func(...string)) {
 				var takenIn atomic.Bool
-				return func(m *jsonrpc.Message, say func(...string)) {
+				return func(m *jsonrpc.Message, send func(...string)) {
 					switch {
 					case m.Method == "notifications/initialized" && me > 1:
-						say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+						send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 					case m.Method == "" && string(m.ID) == `"r"`:
 						time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
 						time.AfterFunc(50*time.Millisecond, func() { takenIn.Store(true) })
 					case m.Method == "tools/call":
-						say(strings.Replace(said1, "hello", strconv.FormatBool(takenIn.Load()), 1))
+						send(strings.Replace(helloResponse, "hello", strconv.FormatBool(takenIn.Load()), 1))
 					}
 				}
 			})
-		call := asking("t", `{}`, "ada")
-		n := needs(t, c, call)
-		if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.RequestState)); got != "true" {
+		call := callOf("t", `{}`, "ada")
+		n := requiredInput(t, c, call)
+		if got := callText(t, c, call.Retry(roots(n, "file:///ada"), n.RequestState)); got != "true" {
 			t.Error("the call arrived before the roots were read")
 		}
 	})
@@ -339,27 +339,27 @@ func TestRootsAreReadBeforeTheCall(t *testing.T) {
 // If a call ends before its caller has responded to the server's roots request, the request is sent with the next call:
 // after a response without roots, the server would not request them again.
 func TestUnreadRootsAreRequestedInTheNextCall(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+	c := startPrograms(t, mcpclient.Options{Revision: bridge.Rev20250618},
 		func(int64) func(*jsonrpc.Message, func(...string)) {
-			told := "nothing"
-			return func(m *jsonrpc.Message, say func(...string)) {
+			result := "nothing"
+			return func(m *jsonrpc.Message, send func(...string)) {
 				switch {
 				case m.Method == "" && string(m.ID) == `"r"`:
-					told = string(m.Result)
+					result = string(m.Result)
 				case m.Method == "tools/call":
-					if told == "nothing" {
-						say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+					if result == "nothing" {
+						send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 					}
-					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+					send(strings.Replace(helloResponse, `"hello"`, strconv.Quote(result), 1))
 				}
 			}
 		})
-	if got := said(t, c, asking("t", `{}`, "ada")); got != "nothing" {
+	if got := callText(t, c, callOf("t", `{}`, "ada")); got != "nothing" {
 		t.Errorf("the first call: %s", got)
 	}
-	call := asking("t", `{}`, "ada")
-	n := needs(t, c, call)
-	if got := said(t, c, call.Retry(roots(n, "file:///ada"),
+	call := callOf("t", `{}`, "ada")
+	n := requiredInput(t, c, call)
+	if got := callText(t, c, call.Retry(roots(n, "file:///ada"),
 		n.RequestState)); got != `{"roots":[{"uri":"file:///ada"}]}` {
 		t.Errorf("the next call: %s", got)
 	}
@@ -369,15 +369,15 @@ func TestUnreadRootsAreRequestedInTheNextCall(t *testing.T) {
 func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 	clients := map[bridge.Revision]*mcpclient.Client{}
 	for _, rev := range []bridge.Revision{bridge.Rev20250618, bridge.Rev20251125} {
-		clients[rev] = programs(t, mcpclient.Options{Revision: rev},
+		clients[rev] = startPrograms(t, mcpclient.Options{Revision: rev},
 			func(int64) func(*jsonrpc.Message, func(...string)) {
-				told := ""
-				return func(m *jsonrpc.Message, say func(...string)) {
+				result := ""
+				return func(m *jsonrpc.Message, send func(...string)) {
 					switch m.Method {
 					case "initialize":
-						told = string(rawjson.Get(m.Params, "capabilities"))
+						result = string(rawjson.Get(m.Params, "capabilities"))
 					case "tools/call":
-						say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+						send(strings.Replace(helloResponse, `"hello"`, strconv.Quote(result), 1))
 					}
 				}
 			})
@@ -405,7 +405,7 @@ func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 	} {
 		call := toolCall("t", `{}`)
 		call.Context().ClientCapabilities = tt.can
-		if got := said(t, clients[tt.rev], call); got != tt.want {
+		if got := callText(t, clients[tt.rev], call); got != tt.want {
 			t.Errorf("caller with %v: the server of %v received %s, want %s", tt.can, tt.rev, got, tt.want)
 		}
 	}
@@ -416,7 +416,7 @@ func TestCapabilitiesAreNotSharedBetweenCallers(t *testing.T) {
 	c := rooted(t)
 	visit := func(session, root string) string {
 		t.Helper()
-		call := asking("t", `{}`, "")
+		call := callOf("t", `{}`, "")
 		call.Session = session
 		res, err := c.Handle(t.Context(), call, ignore)
 		if err == nil && res.InputRequired != nil {
@@ -445,9 +445,9 @@ func TestCapabilitiesAreNotSharedBetweenCallers(t *testing.T) {
 func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
-		many := asking("many", `{}`, "a")
+		many := callOf("many", `{}`, "a")
 		many.Context().ClientCapabilities.Sampling = &pb.SamplingCapability{}
-		n := needs(t, c, many)
+		n := requiredInput(t, c, many)
 		if len(n.GetInputRequests()) != 3 {
 			t.Fatalf("requested %v", n)
 		}
@@ -474,13 +474,13 @@ func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 		one := slices.Sorted(maps.Keys(all))[1]
 		wrong := maps.Clone(all)
 		wrong[one] = &pb.InputResponse{} // no response in it
-		rest := needs(t, c, many.Retry(wrong, n.RequestState))
+		rest := requiredInput(t, c, many.Retry(wrong, n.RequestState))
 		if got := keys(rest); len(got) != 1 || got[0] != one ||
 			!slices.ContainsFunc(n.GetInputRequests(),
 				func(q *pb.InputRequest) bool { return proto.Equal(q, rest.GetInputRequests()[0]) }) {
 			t.Fatalf("requested %v", got)
 		}
-		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]},
+		if got := callText(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]},
 			rest.RequestState)); got != `form={"a":"b"} model=4 roots=1` {
 			t.Errorf("%s", got)
 		}
@@ -491,8 +491,8 @@ func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 func TestReportedNoAnswerCompletesTheInput(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
-		why := asking("why", `{}`, "a")
-		n := needs(t, c, why)
+		why := callOf("why", `{}`, "a")
+		n := requiredInput(t, c, why)
 		reply := map[string]*pb.InputResponse{}
 		for _, q := range n.GetInputRequests() {
 			reply[q.GetKey()] = &pb.InputResponse{
@@ -502,7 +502,7 @@ func TestReportedNoAnswerCompletesTheInput(t *testing.T) {
 				}},
 			}
 		}
-		if got := said(t, c, why.Retry(reply, n.RequestState)); got != "REASON_REFUSED -1 no" {
+		if got := callText(t, c, why.Retry(reply, n.RequestState)); got != "REASON_REFUSED -1 no" {
 			t.Errorf("%s", got)
 		}
 	})
@@ -553,9 +553,9 @@ func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 					URL:    f.URL + "/?key=secret",
 					Limits: limits.Limits{CallTotal: 10 * time.Second}, ProbeTimeout: 50 * time.Millisecond,
 				})
-				ask := asking("ask", `{}`, "a")
-				n := needs(t, c, ask)
-				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
+				call := callOf("ask", `{}`, "a")
+				n := requiredInput(t, c, call)
+				_, err := c.Handle(t.Context(), call.Retry(answers(n, `{}`), n.RequestState), ignore)
 				e := bridge.AsError(err)
 				if e.Reason != "BACKEND_CRASHED" ||
 					e.Outcome != bridge.OutcomeUnknown ||
@@ -591,8 +591,8 @@ func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
 		result(rec, &m, `{}`)
 		return rec.Result(), nil
 	}
-	if said := s(r, &m); said != nil {
-		res.StatusCode, res.Body = http.StatusOK, said
+	if body := s(r, &m); body != nil {
+		res.StatusCode, res.Body = http.StatusOK, body
 		res.Header.Set("Content-Type", "text/event-stream")
 	}
 	if err := r.Context().Err(); err != nil {
@@ -646,13 +646,13 @@ func TestResponsesMayBeReadSlowly(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- c.Run(ctx) }()
-			ask := asking("ask", `{}`, "a")
-			n := needs(t, c, ask)
+			call := callOf("ask", `{}`, "a")
+			n := requiredInput(t, c, call)
 			want := "hello"
 			if !got {
 				want = `server "http://server/" did not receive the response to its request: it could not be reached within 10s; whether the call was executed is not known`
 			}
-			if is := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); is != want {
+			if is := callText(t, c, call.Retry(answers(n, `{}`), n.RequestState)); is != want {
 				t.Errorf("received by the server: %t: got %s, want %s", got, is, want)
 			}
 			cancel()
@@ -666,9 +666,9 @@ func TestResponsesMayBeReadSlowly(t *testing.T) {
 // A call that is not sent because an earlier response was lost was not executed.
 func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) { t.Error("the call was sent") })
-	var asked atomic.Bool
+	var requested atomic.Bool
 	f.ping = func(w http.ResponseWriter, m *jsonrpc.Message) {
-		if !asked.Swap(true) {
+		if !requested.Swap(true) {
 			stream(w, `data: {"jsonrpc":"2.0","id":"r","method":"roots/list"}`+"\n\n")
 		}
 		stream(w, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(`{}`)))+"\n\n")
@@ -679,8 +679,8 @@ func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 		}
 		return nil
 	})})
-	call := asking("t", `{}`, "ada")
-	n := needs(t, c, call)
+	call := callOf("t", `{}`, "ada")
+	n := requiredInput(t, c, call)
 	_, err := c.Handle(t.Context(), call.Retry(roots(n, "file:///ada"), n.RequestState), ignore)
 	e := bridge.AsError(err)
 	if e.Outcome != bridge.OutcomeNotExecuted ||
@@ -693,14 +693,14 @@ func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 // A call ends if its program does not read and the buffer has no room for the response.
 func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
-		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 			case "tools/call":
-				say(question)
+				send(question)
 				for range 300 {
-					say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+					send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 				}
 				<-ctx.Done()
 			}
@@ -709,10 +709,10 @@ func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 	}
 	bubble(t, mcpclient.Options{}, serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
-		ask := asking("ask", `{}`, "a")
-		n := needs(t, c, ask)
+		call := callOf("ask", `{}`, "a")
+		n := requiredInput(t, c, call)
 		synctest.Wait() // the pings take up the buffer
-		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
+		_, err := c.Handle(t.Context(), call.Retry(answers(n, `{}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Outcome != bridge.OutcomeUnknown ||
 			!strings.Contains(e.Message, "256 messages are queued") {
 			t.Errorf("%v %v", e.Outcome, err)
@@ -745,34 +745,34 @@ func TestPendingCallsEnd(t *testing.T) {
 		if err := c.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
-		ask := asking("ask", `{}`, "a")
-		n := needs(t, c, ask)
+		call := callOf("ask", `{}`, "a")
+		n := requiredInput(t, c, call)
 		// The only session is in use.
-		_, err = c.Handle(t.Context(), asking("echo", `{}`, "b"), ignore)
+		_, err = c.Handle(t.Context(), callOf("echo", `{}`, "b"), ignore)
 		if e := bridge.AsError(err); e.Reason != "OVERLOADED" ||
 			e.Outcome != bridge.OutcomeNotExecuted {
 			t.Errorf("got %v", err)
 		}
 		// A caller without input capabilities does not need a session.
-		if got := said(t, c, toolCall("echo", `{}`)); got != "{}" {
+		if got := callText(t, c, toolCall("echo", `{}`)); got != "{}" {
 			t.Errorf("got %s", got)
 		}
 		time.Sleep(5*time.Minute + 2*time.Second) //nolint:forbidigo // by the bubble's clock
-		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
+		_, err = c.Handle(t.Context(), call.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
 			t.Errorf("too late: %v", err)
 		}
 		// The server may still send messages of the earlier call in its session, so there is a new one.
-		if got := said(t, c, asking("echo", `{}`, "b")); got != "{}" {
+		if got := callText(t, c, callOf("echo", `{}`, "b")); got != "{}" {
 			t.Errorf("got %s", got)
 		}
-		n = needs(t, c, ask)
+		n = requiredInput(t, c, call)
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		gone.Wait()
-		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
+		_, err = c.Handle(t.Context(), call.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Code != codes.Unavailable {
 			t.Errorf("after Close: %v", err)
 		}
@@ -803,7 +803,7 @@ func TestStandaloneStreamOpensBeforeTheCall(t *testing.T) {
 		<-r.Context().Done()
 	}
 	c := run(t, mcpclient.Options{URL: f.URL})
-	if n := len(needs(t, c, asking("ask", `{}`, "a")).GetInputRequests()); n != 1 {
+	if n := len(requiredInput(t, c, callOf("ask", `{}`, "a")).GetInputRequests()); n != 1 {
 		t.Errorf("got %d input requests, want 1", n)
 	}
 }

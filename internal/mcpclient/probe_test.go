@@ -26,80 +26,90 @@ const (
 
 // A slow program has the era that it declares, even if another response arrives first.
 func TestProbeOfSlowPrograms(t *testing.T) {
-	type says struct {
+	type scriptedResponse struct {
 		after time.Duration
 		what  string // if empty, no response
 	}
 	second := time.Second
 	for name, tt := range map[string]struct {
-		discover, initialize says
+		discover, initialize scriptedResponse
 		timeout              time.Duration // of the probe; 0: 3 s; negative: the default
 		rev                  string        // the negotiated revision
 		starts               int64         // of the program; 0: 1
 		fails                string        // or the expected error
 	}{
 		"modern, and slower than the probe": {
-			discover:   says{5 * second, discovered},
-			initialize: says{4 * second, modernOnly}, rev: "2026-07-28",
+			discover:   scriptedResponse{5 * second, discovered},
+			initialize: scriptedResponse{4 * second, modernOnly}, rev: "2026-07-28",
 		},
-		"modern, and silent about the other": {discover: says{5 * second, discovered}, rev: "2026-07-28", starts: 2},
+		"modern, and silent about the other": {
+			discover: scriptedResponse{5 * second, discovered}, rev: "2026-07-28",
+			starts: 2,
+		},
 		"modern only, and far slower": {
-			discover:   says{25 * second, discovered},
-			initialize: says{4 * second, modernOnly}, rev: "2026-07-28",
+			discover:   scriptedResponse{25 * second, discovered},
+			initialize: scriptedResponse{4 * second, modernOnly}, rev: "2026-07-28",
 		},
 		"modern only, without declaring it": {
-			discover:   says{5 * second, discovered},
-			initialize: says{4 * second, unknown}, rev: "2026-07-28",
+			discover:   scriptedResponse{5 * second, discovered},
+			initialize: scriptedResponse{4 * second, unknown}, rev: "2026-07-28",
 		},
 		"of both eras": {
-			discover:   says{7 * second, discovered},
-			initialize: says{7*second - 200*time.Millisecond, initialized}, rev: "2026-07-28", starts: 2,
+			discover:   scriptedResponse{7 * second, discovered},
+			initialize: scriptedResponse{7*second - 200*time.Millisecond, initialized}, rev: "2026-07-28", starts: 2,
 		},
 		"of both, and given time by default": {
-			discover:   says{9 * second, discovered},
-			initialize: says{0, initialized}, timeout: -1, rev: "2026-07-28",
+			discover:   scriptedResponse{9 * second, discovered},
+			initialize: scriptedResponse{0, initialized}, timeout: -1, rev: "2026-07-28",
 		},
 		"of both, and one is far slower": {
-			discover:   says{9 * second, discovered},
-			initialize: says{4 * second, initialized}, rev: "2024-11-05",
+			discover:   scriptedResponse{9 * second, discovered},
+			initialize: scriptedResponse{4 * second, initialized}, rev: "2024-11-05",
 		},
 		"modern, slow, and given time": {
-			discover:   says{9 * second, discovered},
-			initialize: says{0, initialized}, timeout: 10 * second, rev: "2026-07-28",
+			discover:   scriptedResponse{9 * second, discovered},
+			initialize: scriptedResponse{0, initialized}, timeout: 10 * second, rev: "2026-07-28",
 		},
-		"legacy, and silent about the other": {initialize: says{20 * second, initialized}, rev: "2024-11-05"},
+		"legacy, and silent about the other": {
+			initialize: scriptedResponse{20 * second, initialized},
+			rev:        "2024-11-05",
+		},
 		"legacy, and late about both": {
-			discover:   says{5 * second, unknown},
-			initialize: says{8 * second, initialized}, rev: "2024-11-05",
+			discover:   scriptedResponse{5 * second, unknown},
+			initialize: scriptedResponse{8 * second, initialized}, rev: "2024-11-05",
 		},
 		"legacy, and slow to reject the other": {
-			discover:   says{8 * second, wrong},
-			initialize: says{5 * second, initialized}, rev: "2024-11-05",
+			discover:   scriptedResponse{8 * second, wrong},
+			initialize: scriptedResponse{5 * second, initialized}, rev: "2024-11-05",
 		},
-		"none, and it rejects both":     {initialize: says{4 * second, wrong}, fails: "not today"},
-		"none, and modern in its error": {initialize: says{4 * second, modernOnly}, fails: "-32022"},
+		"none, and it rejects both":     {initialize: scriptedResponse{4 * second, wrong}, fails: "not today"},
+		"none, and modern in its error": {initialize: scriptedResponse{4 * second, modernOnly}, fails: "-32022"},
 		"none, and silent":              {fails: "neither server/discover nor initialize was answered"},
 		"an unsupported revision": {
-			discover: says{
+			discover: scriptedResponse{
 				5 * second,
 				strings.Replace(modernOnly, "2026-07-28", "2031-01-01", 1),
-			}, initialize: says{20 * second, initialized},
+			}, initialize: scriptedResponse{20 * second, initialized},
 			fails: "no revision that the bridge supports",
 		},
-		"modern, and it rejects its own revision": {discover: says{5 * second, modernOnly}, fails: "-32022"},
+		"modern, and it rejects its own revision": {
+			discover: scriptedResponse{5 * second, modernOnly},
+			fails:    "-32022",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var rest sync.WaitGroup
 				defer rest.Wait()
-				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
-					answer := map[string]says{
-						"server/discover": tt.discover, "initialize": tt.initialize, "tools/call": {what: said1},
+				s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
+					answer := map[string]scriptedResponse{
+						"server/discover": tt.discover, "initialize": tt.initialize,
+						"tools/call": {what: helloResponse},
 					}[m.Method]
 					if answer.what != "" {
 						rest.Go(func() {
 							time.Sleep(answer.after) //nolint:forbidigo // by the bubble's clock
-							say(answer.what)
+							send(answer.what)
 						})
 					}
 					return true
@@ -112,7 +122,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 				case tt.fails == "" && err != nil:
 					t.Error(err)
 				case tt.fails == "":
-					if got := spoken(t, c); got != tt.rev {
+					if got := negotiatedRevision(t, c); got != tt.rev {
 						t.Errorf("got revision %s, want %s", got, tt.rev)
 					}
 					if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != cmp.Or(tt.starts, 1) {
@@ -127,8 +137,9 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 	}
 }
 
-// spoken returns the revision that a scripted server supports. The legacy one receives notifications/initialized.
-func spoken(t *testing.T, c *mcpclient.Client) string {
+// negotiatedRevision returns the revision that a scripted server supports. The legacy one receives
+// notifications/initialized.
+func negotiatedRevision(t *testing.T, c *mcpclient.Client) string {
 	t.Helper()
 	res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
 	if err != nil {
@@ -158,7 +169,7 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 		"legacy and silent about other": {initialized, http.StatusOK, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked, tried := make(chan struct{}), make(chan struct{})
+			received, tried := make(chan struct{}), make(chan struct{})
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				m, err := jsonrpc.Parse(body, limits.Defaults())
@@ -166,7 +177,7 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 					w.WriteHeader(http.StatusMethodNotAllowed)
 					return
 				}
-				say := func(status int, what string) {
+				send := func(status int, what string) {
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(status)
 					_, _ = io.WriteString(w, strings.Replace(what, "ID", string(m.ID), 1))
@@ -177,22 +188,22 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 						<-r.Context().Done()
 						return
 					}
-					if <-asked; tt.initialize != "" {
+					if <-received; tt.initialize != "" {
 						<-tried
 					}
-					say(http.StatusOK, discovered)
+					send(http.StatusOK, discovered)
 				case "initialize":
-					if close(asked); tt.initialize == "" {
+					if close(received); tt.initialize == "" {
 						<-r.Context().Done() // canceled because the other request got a response
 						return
 					}
-					say(tt.status, tt.initialize)
+					send(tt.status, tt.initialize)
 					close(tried)
 				case "tools/call":
 					if modern := r.Header.Get("Mcp-Method") != ""; modern == tt.legacy {
 						t.Errorf("called with %v", r.Header)
 					}
-					say(http.StatusOK, said1)
+					send(http.StatusOK, helloResponse)
 				default:
 					w.WriteHeader(http.StatusAccepted)
 				}

@@ -44,7 +44,7 @@ func (s *restless) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	status, body := s.get(r)
 	if status == 0 {
-		return nil, errors.New("nobody is there")
+		return nil, errors.New("connection refused")
 	}
 	res.StatusCode, res.Status = status, strconv.Itoa(status)
 	if body != nil {
@@ -54,8 +54,8 @@ func (s *restless) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// asked records a GET and returns the number of GETs.
-func (s *restless) asked() int {
+// requests records a GET and returns the number of GETs.
+func (s *restless) requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gets = append(s.gets, time.Now())
@@ -133,7 +133,7 @@ func TestStreamsResumeAfterTheServersRetryTime(t *testing.T) {
 				switch {
 				case r.Header.Get("Last-Event-Id") == "":
 					return http.StatusMethodNotAllowed, nil
-				case s.asked() > tt.times:
+				case s.requests() > tt.times:
 					return http.StatusOK, io.NopCloser(
 						strings.NewReader("data: " + string(jsonrpc.AppendResult(nil, id, []byte(hello))) + "\n\n"))
 				case tt.status == http.StatusOK:
@@ -177,7 +177,7 @@ func TestLostStreamMayReturn(t *testing.T) {
 				serverless: func(*http.Request, *jsonrpc.Message) io.ReadCloser { return nil },
 			}
 			s.get = func(r *http.Request) (int, io.ReadCloser) {
-				switch n := s.asked(); {
+				switch n := s.requests(); {
 				case n == 1:
 					since = time.Now()
 					return http.StatusOK, io.NopCloser(strings.NewReader(tt.first))
@@ -188,7 +188,7 @@ func TestLostStreamMayReturn(t *testing.T) {
 			}
 			bubbled(t, s, func(t *testing.T, c *mcpclient.Client) {
 				t.Helper()
-				told := make(chan *pb.ListenResponse, 10)
+				changes := make(chan *pb.ListenResponse, 10)
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan struct{})
 				go func() {
@@ -197,24 +197,24 @@ func TestLostStreamMayReturn(t *testing.T) {
 						Context:       &pb.CallContext{},
 						Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
 					}}, func(_ context.Context, e bridge.Event) error {
-						told <- e.Change
+						changes <- e.Change
 						return nil
 					})
 				}()
-				<-told
+				<-changes
 				select {
-				case change := <-told:
+				case change := <-changes:
 					if took := time.Since(since); change.GetToolsListChanged() == nil || took < time.Hour ||
 						took > time.Hour+31*time.Second {
 						t.Errorf("received %v after %v", change, took)
 					}
 				case <-time.After(2 * time.Hour):
-					t.Errorf("no change received after %d GETs", s.asked())
+					t.Errorf("no change received after %d GETs", s.requests())
 				}
 				cancel()
 				<-done
 				s.checkGaps(t, tt.gap)
-				if n := s.asked(); n > 200 {
+				if n := s.requests(); n > 200 {
 					t.Errorf("got %d GETs in an hour", n)
 				}
 			})
@@ -234,7 +234,7 @@ func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 			}
 			s.get = func(r *http.Request) (int, io.ReadCloser) {
 				last = append(last, r.Header.Get("Last-Event-Id"))
-				switch s.asked() {
+				switch s.requests() {
 				case 1:
 					return http.StatusOK, io.NopCloser(strings.NewReader("id: 1\ndata:\n\n"))
 				case 2, 3, 4:
@@ -248,14 +248,14 @@ func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 			}
 			bubbled(t, s, func(t *testing.T, c *mcpclient.Client) {
 				t.Helper()
-				var told []string
+				var changes []string
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 					Context:       &pb.CallContext{},
 					Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
 				}}, func(_ context.Context, e bridge.Event) error {
-					told = append(told, fmt.Sprintf("%T", e.Change.GetEvent()))
+					changes = append(changes, fmt.Sprintf("%T", e.Change.GetEvent()))
 					return nil
 				})
 				synctest.Wait()
@@ -265,8 +265,8 @@ func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 				if want := []string{
 					"*mcpbridgev1.ListenResponse_Acknowledged",
 					"*mcpbridgev1.ListenResponse_ToolsListChanged",
-				}; !slices.Equal(told, want) {
-					t.Errorf("received %q, want %q", told, want)
+				}; !slices.Equal(changes, want) {
+					t.Errorf("received %q, want %q", changes, want)
 				}
 				s.checkGaps(t, 100*time.Millisecond)
 			})

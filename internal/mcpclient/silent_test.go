@@ -89,7 +89,7 @@ func TestDeadConnectionIsClosed(t *testing.T) {
 			t.Errorf("called by %s", r.Proto)
 		}
 		result(w, m, hello)
-	}, cancelled: make(chan struct{}, 100), told: make(chan struct{}, 100)}
+	}, cancelled: make(chan struct{}, 100), responses: make(chan struct{}, 100)}
 	srv := httptest.NewUnstartedServer(f)
 	srv.EnableHTTP2 = true
 	srv.StartTLS()

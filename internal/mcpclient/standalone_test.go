@@ -96,24 +96,24 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 	var starts atomic.Int64
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		me, subscribed := starts.Add(1), false
-		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				say(strings.Replace(initialized, `{"tools":{}}`,
+				send(strings.Replace(initialized, `{"tools":{}}`,
 					`{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
 			case "resources/subscribe":
 				subscribed = true
-				say(pong)
+				send(pong)
 			case "resources/unsubscribe":
-				say(pong)
+				send(pong)
 			case "tools/call":
 				if me == 2 {
-					say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+					send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 				}
 				if subscribed {
-					say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://"}}`)
+					send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://"}}`)
 				}
-				say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+				send(strings.Replace(helloResponse, "hello", strconv.FormatInt(me, 10), 1))
 			}
 			return true
 		}}
@@ -122,18 +122,18 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 	bubble(t, mcpclient.Options{}, serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
-		var told []string
+		var changes []string
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-				Context: asking("", "", "a").Context(),
+				Context: callOf("", "", "a").Context(),
 				Notifications: &pb.SubscriptionFilter{
 					ToolsListChanged:      proto.Bool(true),
 					ResourceSubscriptions: []string{"a://"},
 				},
 			}}, func(_ context.Context, e bridge.Event) error {
-				told = append(told, strings.TrimPrefix(fmt.Sprintf("%T", e.Change.GetEvent()),
+				changes = append(changes, strings.TrimPrefix(fmt.Sprintf("%T", e.Change.GetEvent()),
 					"*mcpbridgev1.ListenResponse_"))
 				return nil
 			})
@@ -143,15 +143,15 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 			call *bridge.Call
 			want []string
 		}{
-			{asking("t", `{}`, "a"), []string{"Acknowledged", "ToolsListChanged"}},
+			{callOf("t", `{}`, "a"), []string{"Acknowledged", "ToolsListChanged"}},
 			{toolCall("t", `{}`), []string{"Acknowledged", "ToolsListChanged", "ResourceUpdated"}},
 		} {
-			if got := said(t, c, tt.call); got != strconv.Itoa(2-i) {
+			if got := callText(t, c, tt.call); got != strconv.Itoa(2-i) {
 				t.Errorf("process %s responded", got)
 			}
 			synctest.Wait()
-			if !slices.Equal(told, tt.want) {
-				t.Errorf("received %q, want %q", told, tt.want)
+			if !slices.Equal(changes, tt.want) {
+				t.Errorf("received %q, want %q", changes, tt.want)
 			}
 		}
 		cancel()
@@ -165,32 +165,32 @@ func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 	s := &script{}
 	var open string
 	question := `{"jsonrpc":"2.0","id":"ID?","method":"elicitation/create","params":{"message":"ID?","requestedSchema":{"type":"object","properties":{}}}}`
-	s.on = func(m *jsonrpc.Message, say func(...string)) bool {
+	s.on = func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			say(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
 		case m.Method == "tools/call":
 			open = string(m.ID)
-			say(strings.ReplaceAll(question, "ID?", "one"), strings.ReplaceAll(question, "ID?", "two"),
+			send(strings.ReplaceAll(question, "ID?", "one"), strings.ReplaceAll(question, "ID?", "two"),
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u006fne"}}`) // ID "one"
 		case m.IsResponse():
 			answered <- string(m.ID)
-			say(strings.Replace(said1, "ID", open, 1))
+			send(strings.Replace(helloResponse, "ID", open, 1))
 		}
 		return true
 	}
 	bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
-		ask := asking("ask", `{}`, "a")
-		n := needs(t, c, ask)
-		var asked []string
+		call := callOf("ask", `{}`, "a")
+		n := requiredInput(t, c, call)
+		var messages []string
 		for _, r := range n.GetInputRequests() {
-			asked = append(asked, r.GetElicit().GetForm().GetMessage())
+			messages = append(messages, r.GetElicit().GetForm().GetMessage())
 		}
-		if !slices.Equal(asked, []string{"two"}) {
-			t.Errorf("got input requests %q, want two", asked)
+		if !slices.Equal(messages, []string{"two"}) {
+			t.Errorf("got input requests %q, want two", messages)
 		}
-		if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
+		if got := callText(t, c, call.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
 			t.Errorf("got %s", got)
 		}
 		if n, first := len(answered), <-answered; n != 1 || first != `"two"` {
@@ -204,7 +204,7 @@ func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 	discovers := 0
 	s := &script{}
-	s.on = func(m *jsonrpc.Message, say func(...string)) bool {
+	s.on = func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "server/discover":
 			discovers++
@@ -213,9 +213,9 @@ func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 			if s.starts.Load() == 3 { // this time initialize fails
 				return false
 			}
-			say(initialized)
+			send(initialized)
 		case "tools/call":
-			say(said1)
+			send(helloResponse)
 			return strings.Contains(string(m.Params), `"t"`)
 		}
 		return true
@@ -226,7 +226,7 @@ func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"die", "t"} { // the program exits on the first
-			if got := said(t, c, toolCall(name, `{}`)); got != "hello" {
+			if got := callText(t, c, toolCall(name, `{}`)); got != "hello" {
 				t.Errorf("%s: got %s", name, got)
 			}
 			bridgetest.Pass(time.Minute) // until the program has restarted

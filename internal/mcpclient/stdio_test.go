@@ -31,7 +31,7 @@ import (
 type script struct {
 	// on prints the lines that respond to a request or notification, or those for the method "" by default. ID stands
 	// for the request's ID. It returns false to end the program.
-	on func(m *jsonrpc.Message, say func(lines ...string)) bool
+	on func(m *jsonrpc.Message, send func(lines ...string)) bool
 	// starts is the number of starts.
 	starts atomic.Int64
 }
@@ -56,57 +56,57 @@ func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
 }
 
 const (
-	initialized = `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`
-	discovered  = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
-	pong        = `{"jsonrpc":"2.0","id":ID,"result":{}}`
-	said1       = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello"}]}}`
-	unknown     = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
+	initialized   = `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`
+	discovered    = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
+	pong          = `{"jsonrpc":"2.0","id":ID,"result":{}}`
+	helloResponse = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello"}]}}`
+	unknown       = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
 )
 
 // Programs respond to server/discover in different ways; the client detects the revision of each.
 func TestProbeOfPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
-		discover func(say func(...string)) bool
+		discover func(send func(...string)) bool
 		starts   int64
 		legacy   bool
 	}{
-		"a result":         {func(say func(...string)) bool { say(discovered); return true }, 1, false},
-		"method not found": {func(say func(...string)) bool { say(unknown); return true }, 1, true},
-		"requires initialize first": {func(say func(...string)) bool {
-			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
+		"a result":         {func(send func(...string)) bool { send(discovered); return true }, 1, false},
+		"method not found": {func(send func(...string)) bool { send(unknown); return true }, 1, true},
+		"requires initialize first": {func(send func(...string)) bool {
+			send(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
 			return true
 		}, 1, true},
-		"has an error of its own": {func(say func(...string)) bool {
-			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":0,"message":""}}`)
+		"has an error of its own": {func(send func(...string)) bool {
+			send(`{"jsonrpc":"2.0","id":ID,"error":{"code":0,"message":""}}`)
 			return true
 		}, 1, true},
 		"no response":    {func(func(...string)) bool { return true }, 1, true},
 		"crash":          {func(func(...string)) bool { return false }, 2, true},
-		"prints a stack": {func(say func(...string)) bool { say("Traceback", "  File"); return false }, 2, true},
+		"prints a stack": {func(send func(...string)) bool { send("Traceback", "  File"); return false }, 2, true},
 		"echoes": {
-			func(say func(...string)) bool { say(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true },
+			func(send func(...string)) bool { send(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true },
 			1, true,
 		},
-		"supports older revisions only": {func(say func(...string)) bool {
-			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
+		"supports older revisions only": {func(send func(...string)) bool {
+			send(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
 			return true
 		}, 1, true},
-		"older revisions in the result": {func(say func(...string)) bool {
-			say(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
+		"older revisions in the result": {func(send func(...string)) bool {
+			send(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
 			return true
 		}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var initialize atomic.Int64
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch m.Method {
 				case "server/discover":
-					return tt.discover(say)
+					return tt.discover(send)
 				case "initialize":
 					initialize.Add(1)
-					say(initialized)
+					send(initialized)
 				case "tools/call":
-					say(said1)
+					send(helloResponse)
 				}
 				return true
 			}}
@@ -130,12 +130,12 @@ func TestUndeclarableCompletions(t *testing.T) {
 		`{"tools":{}}`: false,
 	} {
 		t.Run(capabilities, func(t *testing.T) {
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch m.Method {
 				case "initialize":
-					say(`{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","serverInfo":{"name":"s","version":"1"},"capabilities":` + capabilities + `}}`)
+					send(`{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","serverInfo":{"name":"s","version":"1"},"capabilities":` + capabilities + `}}`)
 				case "completion/complete":
-					say(`{"jsonrpc":"2.0","id":ID,"result":{"completion":{"values":["Bern"]}}}`)
+					send(`{"jsonrpc":"2.0","id":ID,"result":{"completion":{"values":["Bern"]}}}`)
 				}
 				return true
 			}}
@@ -169,21 +169,21 @@ func TestUndeclarableCompletions(t *testing.T) {
 
 // Lines on standard output that are not MCP are dropped; an invalid response ends its call.
 func TestInvalidLinesOfPrograms(t *testing.T) {
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			say("Welcome!", "", "\x1b[31mred\x1b[0m", initialized)
+			send("Welcome!", "", "\x1b[31mred\x1b[0m", initialized)
 		case "tools/call":
 			switch name := string(m.Params); {
 			case strings.Contains(name, "noisy"):
-				say("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000),
-					`{"jsonrpc":"2.0","id":99,"result":{}}`, said1, said1)
+				send("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000),
+					`{"jsonrpc":"2.0","id":99,"result":{}}`, helloResponse, helloResponse)
 			case strings.Contains(name, "twice"):
-				say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`)
+				send(`{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`)
 			case strings.Contains(name, "list"):
-				say(`{"jsonrpc":"2.0","id":ID,"result":[]}`)
+				send(`{"jsonrpc":"2.0","id":ID,"result":[]}`)
 			case strings.Contains(name, "bytes"):
-				say("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"\xe9\"}]}}")
+				send("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"\xe9\"}]}}")
 			}
 		}
 		return true
@@ -221,22 +221,22 @@ func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 					switch {
 					case m.Method == "initialize":
-						say(initialized)
+						send(initialized)
 					case m.Method == "tools/call" && strings.Contains(string(m.Params), "babble"):
 						for n := range tt.lines {
 							if n == tt.lines-1 && tt.slowly {
 								time.Sleep(time.Minute) //nolint:forbidigo // by the bubble's clock
 							}
-							say("loading")
+							send("loading")
 						}
 						if tt.starts == 1 {
-							say(said1)
+							send(helloResponse)
 						}
 					case m.Method == "tools/call":
-						say(said1)
+						send(helloResponse)
 					}
 					return true
 				}}
@@ -274,12 +274,12 @@ func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 	for name, of := range map[string]bool{"of use": true, "of no use": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+				s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 					switch {
 					case m.Method == "initialize":
-						say(initialized)
+						send(initialized)
 					case m.Method == "tools/call" && of:
-						say(said1)
+						send(helloResponse)
 						time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
 						return false
 					case m.Method == "tools/call":
@@ -314,13 +314,13 @@ func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 func TestLineLengthLimit(t *testing.T) {
 	const most = 1 << 20
 	for _, length := range []int{most - 1, most, most + 1} {
-		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				say(initialized)
+				send(initialized)
 			case "tools/call":
-				answer := strings.Replace(said1, "ID", string(m.ID), 1)
-				say(answer + strings.Repeat(" ", length-len(answer)))
+				answer := strings.Replace(helloResponse, "ID", string(m.ID), 1)
+				send(answer + strings.Repeat(" ", length-len(answer)))
 			}
 			return true
 		}}
@@ -338,14 +338,14 @@ func TestLineLengthLimit(t *testing.T) {
 
 // A line that is too long takes no more memory than the limit, and ends the program.
 func TestLongLine(t *testing.T) {
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			say(initialized)
+			send(initialized)
 		case m.Method == "tools/call" && strings.Contains(string(m.Params), "long"):
-			say(strings.Repeat("x", 2<<20))
+			send(strings.Repeat("x", 2<<20))
 		case m.Method == "tools/call":
-			say(said1)
+			send(helloResponse)
 		}
 		return true
 	}}
@@ -363,21 +363,21 @@ func TestLongLine(t *testing.T) {
 }
 
 // An input request that no caller can serve gets an error response, and a flood of them none.
-func TestInputRequestThatNobodyCanAnswer(t *testing.T) {
+func TestInputRequestWithoutACall(t *testing.T) {
 	answered := make(chan string, 100)
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			say(initialized)
+			send(initialized)
 		case m.Method == "tools/call":
-			say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
+			send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
 				`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
 				`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`,
 				`{"jsonrpc":"2.0","id":"x","method":"something/else","params":{}}`)
 			for i := range 1000 {
-				say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"f%d","method":"sampling/createMessage","params":{"maxTokens":1,"messages":[]}}`, i))
+				send(fmt.Sprintf(`{"jsonrpc":"2.0","id":"f%d","method":"sampling/createMessage","params":{"maxTokens":1,"messages":[]}}`, i))
 			}
-			say(said1)
+			send(helloResponse)
 		case m.IsResponse():
 			answered <- fmt.Sprintf("%s %d", m.ID, m.Error.GetCode())
 		}
@@ -407,8 +407,8 @@ func TestTooManyInputRequests(t *testing.T) {
 	form := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("m", 20<<10) +
 		`","requestedSchema":{"type":"object","properties":{}}}`
 	for what, tt := range map[string]struct {
-		when, ask string
-		asks, fit int
+		when, request string
+		count, fit    int
 	}{
 		"too many in a call":             {"tools/call", `"method":"roots/list"`, 100, 32},
 		"too many during initialization": {"notifications/initialized", `"method":"roots/list"`, 100, 32},
@@ -420,27 +420,27 @@ func TestTooManyInputRequests(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // all input requests arrive before the call is suspended
-				answered := make(chan string, tt.asks)
-				c := programs(t, mcpclient.Options{
+				answered := make(chan string, tt.count)
+				c := startPrograms(t, mcpclient.Options{
 					Revision: bridge.Rev20250618,
 					Limits:   limits.Limits{Message: 64 << 10},
 				}, func(me int64) func(*jsonrpc.Message, func(...string)) {
-					return func(m *jsonrpc.Message, say func(...string)) {
+					return func(m *jsonrpc.Message, send func(...string)) {
 						switch {
 						case m.Method == tt.when && me > 1:
-							for i := range tt.asks {
-								say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d",%s}`, i, tt.ask))
+							for i := range tt.count {
+								send(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d",%s}`, i, tt.request))
 							}
 						case m.IsResponse():
 							answered <- fmt.Sprintf("%s %d %s", m.ID, m.Error.GetCode(), m.Error.GetMessage())
 						}
 					}
 				})
-				n := needs(t, c, asking("t", `{}`, "a"))
+				n := requiredInput(t, c, callOf("t", `{}`, "a"))
 				if got := len(n.GetInputRequests()); got != tt.fit {
 					t.Fatalf("got %d input requests, want %d", got, tt.fit)
 				}
-				for i := tt.fit; i < tt.asks; i++ {
+				for i := tt.fit; i < tt.count; i++ {
 					if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) ||
 						!strings.Contains(got, "too many pending requests") {
 						t.Fatalf("responded %s, want %s", got, want)
@@ -457,8 +457,8 @@ func TestProgramIsRestarted(t *testing.T) {
 		Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
 		Revision: bridge.Rev20251125,
 	})
-	ask := asking("ask", `{}`, "a")
-	n := needs(t, c, ask)
+	waiting := callOf("ask", `{}`, "a")
+	n := requiredInput(t, c, waiting)
 	failed := make(chan error)
 	go func() {
 		_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)
@@ -472,34 +472,34 @@ func TestProgramIsRestarted(t *testing.T) {
 		e.Outcome != bridge.OutcomeUnknown {
 		t.Errorf("got %v", e)
 	}
-	_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
+	_, err := c.Handle(t.Context(), waiting.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 	if e := bridge.AsError(err); e.Reason != "BACKEND_CRASHED" {
 		t.Errorf("got %v", err)
 	}
 	if got := call(t, c, "echo", `{}`); got != "{}" {
 		t.Errorf("got %q", got)
 	}
-	needs(t, c, ask)
+	requiredInput(t, c, waiting)
 }
 
 // A program that cannot run twice at a time serves callers without input capabilities; other calls fail at once.
 func TestProgramThatExitsAfterOneCall(t *testing.T) {
 	var programs atomic.Int64
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
 			if programs.Add(1) > 1 {
 				return false
 			}
-			say(initialized)
+			send(initialized)
 		case "tools/call":
-			say(said1)
+			send(helloResponse)
 		}
 		return true
 	}}
 	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618},
 		func(c *mcpclient.Client) { c.Pipe(s.serve) })
-	_, err := c.Handle(t.Context(), asking("t", `{}`, "a"), ignore)
+	_, err := c.Handle(t.Context(), callOf("t", `{}`, "a"), ignore)
 	if e := bridge.AsError(err); e.Outcome != bridge.OutcomeNotExecuted ||
 		!strings.Contains(e.Message, "without elicitation") {
 		t.Errorf("got %v", err)
@@ -600,17 +600,17 @@ func TestProgramsThatFailToStart(t *testing.T) {
 // server/discover is sent again when its result has expired. If that fails, the old result remains in use.
 func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64
-		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+		var discovers atomic.Int64
+		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			if m.Method != "server/discover" {
 				return true
 			}
-			switch n := asked.Add(1); n {
+			switch n := discovers.Add(1); n {
 			case 1, 2:
-				say(strings.Replace(discovered, `"capabilities"`,
+				send(strings.Replace(discovered, `"capabilities"`,
 					fmt.Sprintf(`"ttlMs":120000,"instructions":"%d","capabilities"`, n), 1))
 			case 3:
-				say(unknown)
+				send(unknown)
 			}
 			return true
 		}}
@@ -620,7 +620,7 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 		}
 		for _, tt := range []struct {
 			after time.Duration
-			says  string
+			want  string
 		}{
 			{0, "1"},
 			{time.Minute, "1"},
@@ -632,11 +632,11 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 			time.Sleep(tt.after) //nolint:forbidigo // by the bubble's clock
 			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}},
 				ignore)
-			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
+			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.want {
 				t.Errorf("after %v: %v %v", tt.after, res, err)
 			}
 		}
-		if n := asked.Load(); n != 4 {
+		if n := discovers.Load(); n != 4 {
 			t.Errorf("got %d server/discover requests", n)
 		}
 		if err := end(); err != nil {
@@ -649,7 +649,7 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 	type look struct {
 		after time.Duration
-		says  string
+		want  string
 		left  int64
 	}
 	for ttl, looks := range map[string][]look{
@@ -665,12 +665,12 @@ func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 		"":                 {{time.Minute - time.Millisecond, "1", 0}, {time.Millisecond, "2", 0}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			asked := 0
-			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+			discovers := 0
+			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				if m.Method == "server/discover" {
-					asked++
-					say(strings.Replace(discovered, `"capabilities"`,
-						fmt.Sprintf(`%s"instructions":"%d","capabilities"`, ttl, asked), 1))
+					discovers++
+					send(strings.Replace(discovered, `"capabilities"`,
+						fmt.Sprintf(`%s"instructions":"%d","capabilities"`, ttl, discovers), 1))
 				}
 				return true
 			}}
@@ -708,12 +708,12 @@ func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 
 // If a caller disconnects during a repeated server/discover, the lifetime of the old result is not extended.
 func TestNextCallerRepeatsAFailedDiscover(t *testing.T) {
-	asked := 0
-	serve := (&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	discovers := 0
+	serve := (&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		if m.Method == "server/discover" {
-			if asked++; asked != 2 {
-				say(strings.Replace(discovered, `"capabilities"`,
-					fmt.Sprintf(`"ttlMs":1000,"instructions":"%d","capabilities"`, asked), 1))
+			if discovers++; discovers != 2 {
+				send(strings.Replace(discovered, `"capabilities"`,
+					fmt.Sprintf(`"ttlMs":1000,"instructions":"%d","capabilities"`, discovers), 1))
 			}
 		}
 		return true
@@ -734,12 +734,12 @@ func TestNextCallerRepeatsAFailedDiscover(t *testing.T) {
 		time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
 		for _, tt := range []struct {
 			patience time.Duration
-			says     string
+			want     string
 		}{{time.Second, "1"}, {time.Minute, "3"}} {
 			waits, leave := context.WithTimeout(ctx, tt.patience)
 			res, err := c.Handle(waits, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
 			leave()
-			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
+			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.want {
 				t.Errorf("within %v: %v %v", tt.patience, res, err)
 			}
 		}
@@ -798,14 +798,14 @@ func TestCloseWithUnresponsiveServers(t *testing.T) {
 
 // A server's error message is returned and logged up to a limit.
 func TestLongErrorsAreTruncated(t *testing.T) {
-	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
+	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		fails := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-7,"data":[1],"message":"no` +
 			strings.Repeat("\\r\\n", 1<<18) + `"}}`
 		switch m.Method {
 		case "initialize":
-			say(strings.Replace(initialized, `"capabilities":{`, `"capabilities":{"logging":{},`, 1))
+			send(strings.Replace(initialized, `"capabilities":{`, `"capabilities":{"logging":{},`, 1))
 		case "logging/setLevel", "tools/call":
-			say(fails)
+			send(fails)
 		}
 		return true
 	}}

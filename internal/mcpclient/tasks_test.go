@@ -88,15 +88,16 @@ func TestTasksOfServers(t *testing.T) {
 				t.Fatalf("got %v, %v, want that the server declares tasks", res, err)
 			}
 			t.Run("without tasks", func(t *testing.T) {
-				c := asking("greet", "{}", "a")
-				required := needs(t, h, c)
-				if got := said(t, h, c.Retry(answers(required, `{"name":"Ann"}`), required.GetRequestState())); got !=
+				c := callOf("greet", "{}", "a")
+				required := requiredInput(t, h, c)
+				if got := callText(t, h,
+					c.Retry(answers(required, `{"name":"Ann"}`), required.GetRequestState())); got !=
 					`hello {"name":"Ann"}` {
 					t.Errorf("got %q", got)
 				}
 			})
 			t.Run("with tasks", func(t *testing.T) {
-				c := asking("greet", "{}", "a")
+				c := callOf("greet", "{}", "a")
 				c.Context().ClientCapabilities.Extensions = declaresTasks
 				c.Context().Verified.ProtocolVersion = bridge.Rev20260728.String()
 				first, err := h.Handle(t.Context(), c, ignore)
@@ -234,7 +235,7 @@ func TestLegacyTasks(t *testing.T) {
 	c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20251125}, quick)
 	h := catalog.New(c, catalog.Options{})
 	call(t, h, "plain", "{}")
-	tool := asking("t", "{}", "a")
+	tool := callOf("t", "{}", "a")
 	tool.Context().ProgressWanted = true
 	var progress float64
 	res, err := h.Handle(t.Context(), tool, func(_ context.Context, e bridge.Event) error {

@@ -23,10 +23,10 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 	}{
 		"an event":                             {toolCall("slow", "{}"), 404, false},
 		"an event, by 400":                     {toolCall("slow", "{}"), 400, false},
-		"an event, with input capabilities":    {asking("slow", "{}", "ada"), 404, false},
+		"an event, with input capabilities":    {callOf("slow", "{}", "ada"), 404, false},
 		"the session":                          {toolCall("slow", "{}"), 404, true},
 		"the session, by 400":                  {toolCall("slow", "{}"), 400, true},
-		"the session, with input capabilities": {asking("slow", "{}", "ada"), 404, true},
+		"the session, with input capabilities": {callOf("slow", "{}", "ada"), 404, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 				}
 			}
 			c := run(t, mcpclient.Options{URL: f.URL}, quick)
-			if got := said(t, c, tt.call); got != "hello" {
+			if got := callText(t, c, tt.call); got != "hello" {
 				t.Fatalf("got %q", got)
 			}
 			if tt.over {
@@ -112,7 +112,7 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 			next := toolCall("t", "{}")
 			next.Context().ClientCapabilities = tt.call.Context().GetClientCapabilities()
 			next.Context().Verified = tt.call.Context().GetVerified()
-			if got := said(t, c, next); got != "hello" {
+			if got := callText(t, c, next); got != "hello" {
 				t.Errorf("then got %q", got)
 			}
 			if n := f.n.Load(); n != sessions {
