@@ -24,7 +24,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// The rules of this repository that a machine can check. Whoever breaks one is told why it is there and what to do.
+// The rules of this repository that a machine can check. A failure states the reason of a rule and the fix.
 
 const module = "github.com/mcpbridge/mcpbridge/"
 
@@ -102,7 +102,7 @@ var importRules = []importRule{
 	{
 		who:     []string{""},
 		notWhom: []string{"cmd"},
-		because: "cmd wires; nobody depends on how",
+		because: "cmd only connects packages; no package depends on it",
 		fix:     "move what is needed into a package below bridge",
 	},
 	{

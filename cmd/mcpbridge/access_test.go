@@ -96,7 +96,7 @@ func TestCallersAuthenticate(t *testing.T) {
 		status            int
 		challenge         string
 	}{
-		{"nobody", "", "echo", nil, 401, "Bearer"},
+		{"no token", "", "echo", nil, 401, "Bearer"},
 		{"a wrong token", "canary-of-eve", "echo", nil, 401, "invalid_token"},
 		{"without the tool's scope", "canary-of-ada", "echo", nil, 403, `scope="admin"`},
 		{"with the tool's scope", "canary-of-root", "echo", nil, 200, ""},
@@ -183,7 +183,7 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 		want          codes.Code
 		subject       string
 	}{
-		{"nobody", "slow", nil, codes.Unauthenticated, ""},
+		{"no token", "slow", nil, codes.Unauthenticated, ""},
 		{"a wrong token", "slow", []string{"Bearer canary-of-eve"}, codes.Unauthenticated, ""},
 		{"another scheme", "slow", []string{"Basic canary-of-ada"}, codes.Unauthenticated, ""},
 		{"two tokens", "slow", []string{"Bearer canary-of-ada", "Bearer canary-of-root"}, codes.Unauthenticated, ""},
@@ -248,7 +248,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 	for _, c := range []struct {
 		name, auth, tool, token string
 		want                    codes.Code
-		says, subject           string
+		message, subject        string
 	}{
 		{"a certificate is sufficient", "", "slow", "", codes.OK, "", ada},
 		{"the tool needs a scope that no caller can have", "", "echo", "", codes.PermissionDenied, refused, ""},
@@ -291,7 +291,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 			if err == nil {
 				_, err = stream.Recv()
 			}
-			if status.Code(err) != c.want || !strings.Contains(status.Convert(err).Message(), c.says) ||
+			if status.Code(err) != c.want || !strings.Contains(status.Convert(err).Message(), c.message) ||
 				recorder.subject != c.subject {
 				t.Errorf("%v; the backend was called by %q", err, recorder.subject)
 			}

@@ -262,8 +262,8 @@ backends: [{name: plugin, dial: %q}]
 			arguments := fmt.Sprintf(`{"state":%d}`, n)
 			// The tool expects another response and returns this one as an error.
 			_, err := r.call(t, "schema-at", arguments)
-			if asked := err != nil &&
-				strings.Contains(err.Error(), `"input_required","requestState":`); asked != (n <= 1024) {
+			if required := err != nil &&
+				strings.Contains(err.Error(), `"input_required","requestState":`); required != (n <= 1024) {
 				t.Errorf("a state of %d bytes: %v", n, err)
 			}
 			s, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(),

@@ -138,13 +138,13 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		}
 		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})
 	}
-	ask := func(req *pb.InputRequest) error {
+	requireInput := func(req *pb.InputRequest) error {
 		req.Key = "q"
 		needs := &pb.InputRequired{InputRequests: []*pb.InputRequest{req}, RequestState: []byte("s")}
 		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
 	}
 	elicit := func(e *pb.ElicitRequest) error {
-		return ask(&pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: e}})
+		return requireInput(&pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: e}})
 	}
 	answer := req.GetInputResponses()["q"]
 	switch req.GetName() {
@@ -164,7 +164,9 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return status.Error(codes.Unauthenticated, "who are you?")
 	case "nag", "where":
 		if answer == nil || req.GetName() == "nag" {
-			return ask(&pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}})
+			return requireInput(&pb.InputRequest{
+				Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}},
+			})
 		}
 		return sendText(answer.GetListRoots().GetRoots()[0].GetUri(), false)
 	case "order":
@@ -191,9 +193,11 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 			message := &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{
 				{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "Of what\x1b[2J do you\ndream?"}}},
 			}}
-			return ask(&pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
-				Messages: []*pb.SamplingMessage{message}, SystemPrompt: text("Be brief."), MaxTokens: 100,
-			}}})
+			return requireInput(&pb.InputRequest{
+				Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
+					Messages: []*pb.SamplingMessage{message}, SystemPrompt: text("Be brief."), MaxTokens: 100,
+				}},
+			})
 		}
 		if e := answer.GetError(); e != nil {
 			return sendText(e.GetReason().String(), true)
@@ -540,7 +544,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"complete " + shop + " shop://{shelve} shelve=k", "not_found", problem.ExitTool},
 		{"complete greet name=k -- " + echoGo(t), "not_found", problem.ExitTool}, // no completion
 		{"call " + shop, "usage", problem.ExitUsage},
-		{"call nobody x", "usage", problem.ExitUsage},
+		{"call unknown x", "usage", problem.ExitUsage},
 		{"list -- no-such-program", "command", problem.ExitPlugin},
 		{"list --plugin -- sh -c exit", "plugin_start", problem.ExitPlugin},
 		{"call --timeout 50ms " + shop + " wait", "timeout", problem.ExitTimeout},

@@ -86,7 +86,7 @@ func TestProbes(t *testing.T) {
 // A bridge is alive and has started even if its backend is not reachable yet.
 func TestProbesWithoutABackend(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	r := startWithOps(t, "dial: unix:"+filepath.Join(t.TempDir(), "nobody.sock"))
+	r := startWithOps(t, "dial: unix:"+filepath.Join(t.TempDir(), "absent.sock"))
 	for path, want := range map[string]int{"/livez": 200, "/startupz": 200, "/readyz": 503} {
 		if status, body := probe(t, r, path, ""); status != want || !strings.Contains(body, `"b":"not ready"`) {
 			t.Errorf("%s: %d %s", path, status, body)

@@ -45,7 +45,7 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 			Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{StructuredContent: []byte(structured)}},
 		}
 	}
-	asks := func(state []byte) *pb.CallToolResponse {
+	required := func(state []byte) *pb.CallToolResponse {
 		return &pb.CallToolResponse{
 			Event: &pb.CallToolResponse_InputRequired{InputRequired: &pb.InputRequired{RequestState: state}},
 		}
@@ -60,11 +60,11 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 	case "invalid JSON":
 		return s.Send(result("{nope"))
 	case "an empty InputRequired":
-		return s.Send(asks(nil))
+		return s.Send(required(nil))
 	case "a request state above the limit":
-		return s.Send(asks(make([]byte, 40_000)))
+		return s.Send(required(make([]byte, 40_000)))
 	case "input requests without end":
-		return s.Send(asks([]byte("x")))
+		return s.Send(required([]byte("x")))
 	case "a reason of its own":
 		st, err := status.New(codes.Internal, "m").
 			WithDetails(&errdetails.ErrorInfo{

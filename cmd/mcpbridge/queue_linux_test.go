@@ -50,15 +50,15 @@ func startStuck(t *testing.T, stderr *os.File) *stuckRun {
 		_ = r.cmd.Wait()
 	})
 	r.out = bufio.NewScanner(out)
-	r.ask(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`, `"id":0`)
+	r.roundTrip(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`, `"id":0`)
 	if _, err := io.WriteString(r.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// ask sends a request and expects a text in its response within a timeout.
-func (r *stuckRun) ask(t *testing.T, request, want string) {
+// roundTrip sends a request and expects a text in its response within a timeout.
+func (r *stuckRun) roundTrip(t *testing.T, request, want string) {
 	t.Helper()
 	late := time.AfterFunc(20*time.Second, func() { r.cmd.Process.Kill() })
 	defer late.Stop()
@@ -74,9 +74,10 @@ func (r *stuckRun) ask(t *testing.T, request, want string) {
 func (r *stuckRun) askMany(t *testing.T, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {
-		r.ask(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"no/such"}`, i), fmt.Sprintf(`"id":%d,"error"`, i))
+		r.roundTrip(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"no/such"}`, i),
+			fmt.Sprintf(`"id":%d,"error"`, i))
 	}
-	r.ask(t, `{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"echo","arguments":{"n":1}}}`,
+	r.roundTrip(t, `{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"echo","arguments":{"n":1}}}`,
 		`"id":"last","result"`)
 }
 
@@ -117,7 +118,7 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// Nobody may be reading the bridge's log.
+// The bridge's log may have no reader.
 func TestUnreadLogDoesNotBlockCalls(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
@@ -166,7 +167,7 @@ func TestUnwritableLogDoesNotAffectCalls(t *testing.T) {
 	}
 	defer broken.Close()
 	closedPipe.Close()
-	for name, stderr := range map[string]*os.File{"a full disk": full, "nobody there": broken} {
+	for name, stderr := range map[string]*os.File{"a full disk": full, "no reader": broken} {
 		t.Run(name, func(t *testing.T) {
 			r := startStuck(t, stderr)
 			r.askMany(t, 100)

@@ -104,8 +104,8 @@ func (c *edge) dial(t *testing.T, from string) *visitor {
 
 const listing = `{"jsonrpc":"2.0","id":1,"method":"nothing","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// ask sends a request and returns the status of its response, or 0 if the connection is closed.
-func (v *visitor) ask(t *testing.T, method, body string, header ...string) *http.Response {
+// request sends a request and returns the status of its response, or 0 if the connection is closed.
+func (v *visitor) request(t *testing.T, method, body string, header ...string) *http.Response {
 	t.Helper()
 	if err := v.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func (v *visitor) ask(t *testing.T, method, body string, header ...string) *http
 
 func (v *visitor) list(t *testing.T, header ...string) int {
 	t.Helper()
-	return v.ask(t, http.MethodPost, listing,
+	return v.request(t, http.MethodPost, listing,
 		append(header, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: nothing")...).StatusCode
 }
 
@@ -214,13 +214,13 @@ func TestAuthenticatedConnectionsAreKept(t *testing.T) {
 func TestHTTPStreamsAreNotClosedForNewConnections(t *testing.T) {
 	c := crowd(t, 1, "", nil, limits.Limits{})
 	v := c.dial(t, "10.0.0.1:1")
-	res := v.ask(t, http.MethodPost,
+	res := v.request(t, http.MethodPost,
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	session := "Mcp-Session-Id: " + res.Header.Get("Mcp-Session-Id")
 	if res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
-	if res = v.ask(t, http.MethodGet, "", session,
+	if res = v.request(t, http.MethodGet, "", session,
 		"MCP-Protocol-Version: 2025-11-25"); res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}

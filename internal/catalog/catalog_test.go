@@ -147,7 +147,7 @@ func (b *backend) set(tools ...*pb.Tool) {
 	b.tools = tools
 }
 
-func (b *backend) asked() int {
+func (b *backend) listCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lists
@@ -160,7 +160,7 @@ var (
 
 // listening subscribes to all changes of c and returns a function that ends the subscription. It must be called in a
 // bubble.
-func listening(c *Catalog, told *int) (end func()) {
+func listening(c *Catalog, events *int) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -169,7 +169,7 @@ func listening(c *Catalog, told *int) (end func()) {
 		call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
 			ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes,
 		}}}
-		_, _ = c.Handle(ctx, call, func(context.Context, bridge.Event) error { *told++; return nil })
+		_, _ = c.Handle(ctx, call, func(context.Context, bridge.Event) error { *events++; return nil })
 	}()
 	synctest.Wait()
 	return func() { cancel(); <-done }
@@ -263,7 +263,7 @@ func TestListIsCachedForItsTTL(t *testing.T) {
 		}
 		pass(time.Millisecond)
 		expect(t, "tools afterwards", names(listTools(t, c, as("x"))), []string{"b"})
-		expect(t, "lists", b.asked(), 2)
+		expect(t, "lists", b.listCount(), 2)
 	})
 }
 
@@ -277,14 +277,14 @@ func TestCachedListHasTheRemainingTTL(t *testing.T) {
 			b := &backend{ttl: proto.Int64(1000)}
 			b.set(newTool("a", wantsInt))
 			c := New(b, Options{})
-			ask := func() proto.Message {
+			list := func() proto.Message {
 				r, err := c.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(as("x"))}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return r.Complete
 			}
-			first := proto.Clone(ask())
+			first := proto.Clone(list())
 			for _, tt := range []struct {
 				passes time.Duration
 				left   int64
@@ -299,11 +299,11 @@ func TestCachedListHasTheRemainingTTL(t *testing.T) {
 				want := proto.Clone(first)
 				want.ProtoReflect().Set(want.ProtoReflect().Descriptor().Fields().ByName("ttl_ms"),
 					protoreflect.ValueOfInt64(tt.left))
-				if diff := cmp.Diff(want, ask(), protocmp.Transform()); diff != "" {
+				if diff := cmp.Diff(want, list(), protocmp.Transform()); diff != "" {
 					t.Errorf("%s, %v later: %s", m.Name, tt.passes, diff)
 				}
 			}
-			expect(t, "lists", b.asked(), 2)
+			expect(t, "lists", b.listCount(), 2)
 		})
 	}
 }
@@ -320,7 +320,7 @@ func TestListWithoutTTLIsNotCached(t *testing.T) {
 			}
 			b.set(newTool("b", wantsInt))
 			expect(t, "tools afterwards", names(listTools(t, c, as("x"))), []string{"b"})
-			expect(t, "lists", b.asked(), 3)
+			expect(t, "lists", b.listCount(), 3)
 		})
 	}
 }
@@ -331,29 +331,29 @@ func TestListIsCachedWhileChangesAreReported(t *testing.T) {
 		b.set(newTool("a", wantsInt))
 		c := New(b, Options{})
 		listTools(t, c, as("x"))
-		told := 0
-		end := listening(c, &told)
+		events := 0
+		end := listening(c, &events)
 		expect(t, "before", names(listTools(t, c, as("x"))), []string{"a"})
-		expect(t, "lists: what was asked for before anybody listened may be old", b.asked(), 2)
+		expect(t, "lists: a list from before the subscription may be outdated", b.listCount(), 2)
 		listTools(t, c, as("x"))
-		expect(t, "lists while listening", b.asked(), 2)
+		expect(t, "lists while listening", b.listCount(), 2)
 
 		b.set(newTool("b", wantsInt))
 		b.listens[0] <- toolsChanged
 		synctest.Wait()
-		expect(t, "events", told, 2)
+		expect(t, "events", events, 2)
 		expect(t, "after the change", names(listTools(t, c, as("x"))), []string{"b"})
 		listTools(t, c, as("x"))
-		expect(t, "lists after the change", b.asked(), 3)
+		expect(t, "lists after the change", b.listCount(), 3)
 
 		end()
 		listTools(t, c, as("x"))
 		listTools(t, c, as("x"))
-		expect(t, "lists when nobody listens", b.asked(), 5)
-		defer listening(c, &told)()
+		expect(t, "lists without a subscription", b.listCount(), 5)
+		defer listening(c, &events)()
 		listTools(t, c, as("x"))
 		listTools(t, c, as("x"))
-		expect(t, "lists when somebody listens again", b.asked(), 6)
+		expect(t, "lists with another subscription", b.listCount(), 6)
 	})
 }
 
@@ -363,8 +363,8 @@ func TestHeadersFollowTheListAfterAChange(t *testing.T) {
 		b := &backend{}
 		b.set(newTool("f", wantsInt))
 		c := New(b, Options{})
-		told := 0
-		defer listening(c, &told)()
+		events := 0
+		defer listening(c, &events)()
 		call := func() error {
 			_, err := c.Handle(t.Context(), &bridge.Call{
 				Method: bridge.CallTool, Header: map[string][]string{"Mcp-Param-N": {"2"}},
@@ -375,8 +375,8 @@ func TestHeadersFollowTheListAfterAChange(t *testing.T) {
 		if err := call(); err != nil {
 			t.Fatal(err)
 		}
-		asked := b.asked()
-		if err := call(); err != nil || b.asked() != asked {
+		lists := b.listCount()
+		if err := call(); err != nil || b.listCount() != lists {
 			t.Errorf("%v, and the tools were listed again", err)
 		}
 		b.set(newTool("f", strings.Replace(wantsInt, `"type":"integer"`, `"type":"integer","x-mcp-header":"N"`, 1)))
@@ -392,11 +392,11 @@ func TestListWithZeroTTLIsNotCachedDespiteListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(0)}
 		c := New(b, Options{})
-		told := 0
-		defer listening(c, &told)()
+		events := 0
+		defer listening(c, &events)()
 		listTools(t, c, as("x"))
 		listTools(t, c, as("x"))
-		expect(t, "lists", b.asked(), 2)
+		expect(t, "lists", b.listCount(), 2)
 	})
 }
 
@@ -404,11 +404,11 @@ func TestUnacknowledgedListenCachesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{silent: true}
 		c := New(b, Options{})
-		told := 0
-		defer listening(c, &told)()
+		events := 0
+		defer listening(c, &events)()
 		listTools(t, c, as("x"))
 		listTools(t, c, as("x"))
-		expect(t, "lists", b.asked(), 2)
+		expect(t, "lists", b.listCount(), 2)
 	})
 }
 
@@ -416,8 +416,8 @@ func TestChangeDropsListsOfItsKindOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(100_000)}
 		c := New(b, Options{})
-		told := 0
-		defer listening(c, &told)()
+		events := 0
+		defer listening(c, &events)()
 		all := func() {
 			for _, m := range []*bridge.Method{
 				bridge.ListTools, bridge.ListPrompts, bridge.ListResources,
@@ -431,7 +431,7 @@ func TestChangeDropsListsOfItsKindOnly(t *testing.T) {
 		}
 		all()
 		all()
-		expect(t, "lists", b.asked(), 4)
+		expect(t, "lists", b.listCount(), 4)
 		for _, step := range []struct {
 			change *pb.ListenResponse
 			lists  int
@@ -451,7 +451,7 @@ func TestChangeDropsListsOfItsKindOnly(t *testing.T) {
 			b.listens[0] <- step.change
 			synctest.Wait()
 			all()
-			expect(t, fmt.Sprintf("lists after %v", step.change), b.asked(), step.lists)
+			expect(t, fmt.Sprintf("lists after %v", step.change), b.listCount(), step.lists)
 		}
 	})
 }
@@ -461,15 +461,15 @@ func TestBrokenListenDropsTheCache(t *testing.T) {
 		b := &backend{ttl: proto.Int64(100_000)}
 		b.set(newTool("a", wantsInt))
 		c := New(b, Options{})
-		told := 0
-		end := listening(c, &told)
+		events := 0
+		end := listening(c, &events)
 		listTools(t, c, as("x"))
 		b.listens[0] <- ended
 		synctest.Wait()
 		end()
 		listTools(t, c, as("x"))
-		expect(t, "lists after the break", b.asked(), 2)
-		defer listening(c, &told)()
+		expect(t, "lists after the break", b.listCount(), 2)
+		defer listening(c, &events)()
 		b.set(newTool("b", wantsInt))
 		expect(t, "after listening again", names(listTools(t, c, as("x"))), []string{"b"})
 	})
@@ -501,9 +501,9 @@ func TestListsAreNotSharedBetweenPrincipals(t *testing.T) {
 			listTools(t, c, cc)
 		}
 	}
-	expect(t, "lists", b.asked(), len(callers)-2) // no context and empty ones are the same
+	expect(t, "lists", b.listCount(), len(callers)-2) // no context and empty ones are the same
 	listTools(t, c, as("x"), "")
-	expect(t, "an empty cursor is one", b.asked(), len(callers)-1)
+	expect(t, "an empty cursor is one", b.listCount(), len(callers)-1)
 }
 
 func TestListWithUnknownMembersIsPassedOn(t *testing.T) {
@@ -518,7 +518,7 @@ func TestListWithUnknownMembersIsPassedOn(t *testing.T) {
 		}
 		expect(t, "tools", names(r.Complete.(*pb.ListToolsResponse)), []string{"good"})
 	}
-	expect(t, "lists", b.asked(), 2)
+	expect(t, "lists", b.listCount(), 2)
 }
 
 func TestConcurrentListsShareACall(t *testing.T) {
@@ -534,7 +534,7 @@ func TestConcurrentListsShareACall(t *testing.T) {
 		synctest.Wait()
 		close(b.hold)
 		wg.Wait()
-		expect(t, "lists", b.asked(), 1)
+		expect(t, "lists", b.listCount(), 1)
 		for _, l := range got {
 			if l != got[0] {
 				t.Error("got different messages")
@@ -565,10 +565,10 @@ func TestCanceledCallerDoesNotCancelASharedList(t *testing.T) {
 		wait(t.Context(), nil)
 		giveUp()
 		synctest.Wait()
-		expect(t, "lists", b.asked(), 1)
+		expect(t, "lists", b.listCount(), 1)
 		leave() // its call requests the list from the backend
 		synctest.Wait()
-		expect(t, "lists when the first has left", b.asked(), 2)
+		expect(t, "lists when the first has left", b.listCount(), 2)
 		close(b.hold)
 		wg.Wait()
 	})
@@ -579,21 +579,21 @@ func TestListThatBeganBeforeAChangeIsNotCached(t *testing.T) {
 		b := &backend{hold: make(chan struct{}), ttl: proto.Int64(100_000)}
 		b.set(newTool("a", wantsInt))
 		c := New(b, Options{})
-		told := 0
-		defer listening(c, &told)()
+		events := 0
+		defer listening(c, &events)()
 		var wg sync.WaitGroup
 		wg.Go(func() { listTools(t, c, as("x")) })
 		synctest.Wait()
 		b.set(newTool("b", wantsInt))
 		b.listens[0] <- toolsChanged
 		synctest.Wait()
-		wg.Go(func() { expect(t, "asked after the change", names(listTools(t, c, as("x"))), []string{"b"}) })
+		wg.Go(func() { expect(t, "listed after the change", names(listTools(t, c, as("x"))), []string{"b"}) })
 		synctest.Wait()
 		close(b.hold)
 		wg.Wait()
-		expect(t, "lists", b.asked(), 2)
+		expect(t, "lists", b.listCount(), 2)
 		expect(t, "kept", names(listTools(t, c, as("x"))), []string{"b"})
-		expect(t, "lists", b.asked(), 2)
+		expect(t, "lists", b.listCount(), 2)
 	})
 }
 
@@ -606,7 +606,7 @@ func TestErrorsAreNotCached(t *testing.T) {
 	}
 	b.listErr = nil
 	listTools(t, c, nil)
-	expect(t, "lists", b.asked(), 3)
+	expect(t, "lists", b.listCount(), 3)
 }
 
 func TestPagesAreLimited(t *testing.T) {
@@ -618,7 +618,7 @@ func TestPagesAreLimited(t *testing.T) {
 	expect(t, "pages", len(c.pages), maxPages)
 	listTools(t, c, as("11")) // the oldest cached list
 	listTools(t, c, as("5"))
-	expect(t, "lists", b.asked(), maxPages+11)
+	expect(t, "lists", b.listCount(), maxPages+11)
 
 	b = &backend{ttl: proto.Int64(100_000)}
 	b.set(&pb.Tool{Name: "big", Description: proto.String(strings.Repeat("x", maxPageBytes/4))})
@@ -726,9 +726,9 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	if b.tools[15].InputSchema == "" || !strings.Contains(b.tools[15].InputSchema, `"A"`) {
 		t.Error("the backend's own tool was modified")
 	}
-	said := log.String()
+	text := log.String()
 	contains(
-		t, said, `"tool":"good","reason":"there is another tool of the same name before it"`,
+		t, text, `"tool":"good","reason":"there is another tool of the same name before it"`,
 		`"tool":"","reason":"it has no name"`,
 		`"tool":"text"`, `duplicate name`, `"tool":"null","reason":"its input schema is not a JSON object"`,
 		`"tool":"list","reason":"its input schema has not the type object"`,
@@ -739,12 +739,12 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		`x-mcp-header at \"/properties/a\"`,
 	)
 	contains(
-		t, said, `"tool":"meta","reason":"its _meta: must be a JSON object, not [`, `"tool":"metas"`,
+		t, text, `"tool":"meta","reason":"its _meta: must be a JSON object, not [`, `"tool":"metas"`,
 		`"tool":"extra","reason":"its unknown members must be a JSON object, not 5`,
 		`"tool":"annotated","reason":"its annotations: unknown members are not strict JSON`, `"tool":"executed"`,
 		`"tool":"icon"`,
 	)
-	expect(t, "warnings", strings.Count(said, "\n"), 25)
+	expect(t, "warnings", strings.Count(text, "\n"), 25)
 	if listTools(t, c, as("x")) != first {
 		t.Error("the same response is another message")
 	}
@@ -912,7 +912,7 @@ func TestUnknownToolIsPassedToTheBackend(t *testing.T) {
 		for range 10 {
 			expect(t, "unknown", callTool(t, c, as("x"), "g", `{}`), "called")
 		}
-		expect(t, "lists", b.asked(), 1)
+		expect(t, "lists", b.listCount(), 1)
 		pass(searchInterval)
 		b.set(newTool("g", wantsInt))
 		contains(t, callTool(t, c, as("x"), "g", `{}`), "error: ")
@@ -924,9 +924,9 @@ func TestToolIsFoundOnAnyPage(t *testing.T) {
 	b.set(newTool("a", wantsInt), newTool("b", wantsInt), newTool("c", wantsInt), newTool("d", wantsInt))
 	c := New(b, Options{})
 	contains(t, callTool(t, c, as("x"), "c", `{}`), "error: ")
-	expect(t, "lists", b.asked(), 3)
+	expect(t, "lists", b.listCount(), 3)
 	expect(t, "good", callTool(t, c, as("x"), "c", `{"n":1}`), "called")
-	expect(t, "lists", b.asked(), 3)
+	expect(t, "lists", b.listCount(), 3)
 }
 
 func TestCallProceedsWithoutAList(t *testing.T) {
@@ -966,7 +966,7 @@ func TestConcurrentCallsShareTheList(t *testing.T) {
 		synctest.Wait()
 		close(b.hold)
 		wg.Wait()
-		expect(t, "lists", b.asked(), 1)
+		expect(t, "lists", b.listCount(), 1)
 	})
 }
 
@@ -975,14 +975,14 @@ func TestStaleSchemaNeverRejectsArguments(t *testing.T) {
 	b.set(newTool("f", wantsInt))
 	c := New(b, Options{})
 	callTool(t, c, as("x"), "f", `{"n":1}`)
-	expect(t, "lists", b.asked(), 1)
+	expect(t, "lists", b.listCount(), 1)
 	b.set(newTool("f", wantsString))
 	expect(t, "what the old schema takes", callTool(t, c, as("x"), "f", `{"n":1}`), "called")
-	expect(t, "lists", b.asked(), 1)
+	expect(t, "lists", b.listCount(), 1)
 	expect(t, "what the new schema takes", callTool(t, c, as("x"), "f", `{"n":"one"}`), "called")
-	expect(t, "lists", b.asked(), 2)
+	expect(t, "lists", b.listCount(), 2)
 	contains(t, callTool(t, c, as("x"), "f", `{"n":1}`), "/n: expected a string, got the number 1")
-	expect(t, "lists: a refusal has its own", b.asked(), 3)
+	expect(t, "lists: a refusal has its own", b.listCount(), 3)
 
 	b.set()
 	expect(t, "a tool that is gone is for the backend to refuse", callTool(t, c, as("x"), "f", `{}`), "called")

@@ -25,7 +25,7 @@ func TestURLElicitationAllowsWebPagesOnly(t *testing.T) {
 		" https://example.com": false, "": false,
 		"https://example.com/\n": false,
 	} {
-		asks := &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{
+		inputRequired := &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{
 			{Key: "form", Request: &pb.InputRequest_Elicit{
 				Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}},
 			}},
@@ -60,7 +60,8 @@ func TestURLElicitationAllowsWebPagesOnly(t *testing.T) {
 				return e != nil && e.Reason == bridge.ReasonProtocolViolation &&
 					strings.Contains(e.Message, fmt.Sprintf("has the user visit %q, which is no web page", page))
 			}
-			if res, err := answer(asks, nil); good && (res != asks || err != nil) || !good && !refused(err) {
+			if res, err := answer(inputRequired, nil); good && (res != inputRequired || err != nil) || !good &&
+				!refused(err) {
 				t.Errorf("%s with the URL elicitation %q: %v %v", m.method.Name, page, res, err)
 			}
 			if _, err := answer(nil, fails); good && !errors.Is(err, fails) || !good && !refused(err) {

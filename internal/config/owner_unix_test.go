@@ -24,7 +24,7 @@ func (fileInfo) ModTime() time.Time  { return time.Time{} }
 func (fileInfo) IsDir() bool         { return false }
 func (f fileInfo) Sys() any          { return &syscall.Stat_t{Uid: f.uid} }
 
-// Whoever can write the file can run anything as this user, send its tokens anywhere, and let in anybody.
+// A user who can write the file can run commands as this user, send its tokens anywhere, and disable authentication.
 func TestOwnerOfTheFile(t *testing.T) {
 	me := uint32(os.Geteuid())
 	for _, c := range []struct {

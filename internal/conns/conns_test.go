@@ -60,13 +60,13 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 			{"", "called"},
 			{"", "called"},
 		}, "", 2},
-		"nobody who is known": {[]client{
+		"no connection with an authenticated call": {[]client{
 			{"", "known"},
 			{"", "known"},
 			{"", "known"},
 			{"", "known"},
 		}, "", -1},
-		"nobody with a call": {[]client{
+		"no connection with a call": {[]client{
 			{"", "calls"},
 			{"", "calls"},
 			{"", "calls"},
@@ -94,12 +94,12 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 			{"10.0.0.1:2", "known"},
 			{"10.0.0.1:3", "calls"},
 		}, "10.0.0.1:4", -1},
-		"nobody for one of another address, as there is room": {[]client{
+		"none for one of another address below the limit": {[]client{
 			{"10.0.0.1:1", "calls"},
 			{"10.0.0.1:2", "known"},
 			{"10.0.0.1:3", "calls"},
 		}, "10.0.0.2:1", -2},
-		"nobody for one of a socket, as there is room": {
+		"none for one of a socket below the limit": {
 			[]client{{"", "calls"}, {"", "calls"}, {"", "calls"}},
 			"", -2,
 		},
@@ -132,7 +132,7 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 					t.Errorf("%d is closed: %v", i, c.closed)
 				}
 			}
-			if said := strings.Contains(log.String(), "too many test connections"); said != (tt.gone != -2) {
+			if logged := strings.Contains(log.String(), "too many test connections"); logged != (tt.gone != -2) {
 				t.Errorf("the log says %q", &log)
 			}
 		})
@@ -144,7 +144,7 @@ func TestClosedConnectionsFreeTheirPlaces(t *testing.T) {
 	p := &conns.Port{MaxConns: 2}
 	first, second := p.Add(from("10.0.0.1:1")), p.Add(from("10.0.0.1:2"))
 	if third := p.Add(from("10.0.0.1:3")); third == nil { // first has given way
-		t.Fatal("nobody gave way")
+		t.Fatal("no connection was closed")
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -166,8 +166,7 @@ func TestClosedConnectionsFreeTheirPlaces(t *testing.T) {
 	}
 }
 
-// A connection that was taken over for a stream gives way to nobody until it is given back, however often either is
-// noted.
+// A hijacked connection is not closed for a new one until it is released, however often it is hijacked or released.
 func TestHijackedConnectionsAreNotClosedForNewOnes(t *testing.T) {
 	p := &conns.Port{MaxConns: 1}
 	c := p.Add(from("10.0.0.1:1"))

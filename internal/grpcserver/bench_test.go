@@ -14,7 +14,7 @@ import (
 // BenchmarkCall calls a tool that returns its arguments, with a stock client over a Unix socket.
 func BenchmarkCall(b *testing.B) {
 	h := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-		return said(string(call.Request.(*pb.CallToolRequest).GetArguments())), nil
+		return textResult(string(call.Request.(*pb.CallToolRequest).GetArguments())), nil
 	})
 	for _, size := range []int{200, 64 << 10} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {

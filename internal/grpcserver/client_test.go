@@ -65,14 +65,14 @@ func text(t *testing.T, c pb.McpServiceClient, req *pb.CallToolRequest) string {
 	return all[len(all)-1].GetResult().GetContent()[0].GetText().GetText()
 }
 
-// says returns a Handler whose tools return a text.
-func says(text string) bridge.Handler {
+// textHandler returns a Handler whose tools return a text.
+func textHandler(text string) bridge.Handler {
 	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		return said(text), nil
+		return textResult(text), nil
 	})
 }
 
-func said(text string) *bridge.Result {
+func textResult(text string) *bridge.Result {
 	return &bridge.Result{Complete: &pb.CallToolResult{
 		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}},
 	}}

@@ -44,10 +44,10 @@ func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bridgetest.Log
-			addr := serve(t, says("ok"), nil,
+			addr := serve(t, textHandler("ok"), nil,
 				grpcserver.Options{MaxConns: most, Principal: byToken, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 			known := rawDial(t, addr)
-			if !known.ask(t, 0, [2]string{"authorization", "me"}) {
+			if !known.request(t, 0, [2]string{"authorization", "me"}) {
 				t.Fatal("a caller with a token was rejected")
 			}
 			for range 3 * most {
@@ -68,7 +68,7 @@ func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 			if _, err := call(ctx, client(t, addr), &pb.CallToolRequest{}); err != nil {
 				t.Errorf("a new client: %v", err)
 			}
-			if !known.ask(t, 1, [2]string{"authorization", "me"}) {
+			if !known.request(t, 1, [2]string{"authorization", "me"}) {
 				t.Error("an authenticated client lost its connection")
 			}
 			if got := log.String(); strings.Count(got, "too many gRPC connections") != 1 ||
@@ -200,11 +200,11 @@ func TestGRPCFloodClosesTheConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			ended := make(chan error, 1)
-			told := false
+			rejected := false
 			go func() {
 				ended <- c.until(t, func(f http2.Frame) bool {
 					bye, ok := f.(*http2.GoAwayFrame)
-					told = told || ok && bye.ErrCode == http2.ErrCodeEnhanceYourCalm
+					rejected = rejected || ok && bye.ErrCode == http2.ErrCodeEnhanceYourCalm
 					return false
 				})
 			}()
@@ -213,7 +213,7 @@ func TestGRPCFloodClosesTheConnection(t *testing.T) {
 			}
 			for sent := 0; flood(c, sent) == nil; sent++ { // until the connection is closed or the timeout
 			}
-			if err := <-ended; !told {
+			if err := <-ended; !rejected {
 				t.Errorf("no reason in the GOAWAY: %v", err)
 			}
 			if got := log.String(); strings.Count(got, "frames") != 1 {
@@ -231,7 +231,7 @@ func TestRejectedCertificatesAreLogged(t *testing.T) {
 	theirs, theirKey, _, _ := issue(t, stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "somebody else"}})
 	for name, tt := range map[string]struct {
 		certs []tls.Certificate
-		says  string
+		want  string
 	}{
 		"none": {nil, "didn't provide a certificate"},
 		"of another authority": {
@@ -241,7 +241,7 @@ func TestRejectedCertificatesAreLogged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bridgetest.Log
-			addr := serve(t, says("ok"), nil, grpcserver.Options{
+			addr := serve(t, textHandler("ok"), nil, grpcserver.Options{
 				Log: zerolog.New(&log).Level(zerolog.WarnLevel),
 				TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: a.file},
 			})
@@ -264,7 +264,7 @@ func TestRejectedCertificatesAreLogged(t *testing.T) {
 				c.Close()
 			}
 			if lines := strings.Count(log.String(), "refused a gRPC client"); lines < 1 || lines > 15 ||
-				!strings.Contains(log.String(), tt.says) {
+				!strings.Contains(log.String(), tt.want) {
 				t.Errorf("%d lines: %s", lines, log.String())
 			}
 		})
@@ -289,7 +289,7 @@ func TestManyCallsAreAllowed(t *testing.T) {
 	var log bridgetest.Log
 	addr := serve(t, tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "" {
-			return said("ok"), nil
+			return textResult("ok"), nil
 		}
 		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
 			return nil, err

@@ -198,7 +198,7 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
 	who := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		return said(fmt.Sprintf("%s of %s", r.GetContext().GetVerified().GetPrincipal().GetSubject(),
+		return textResult(fmt.Sprintf("%s of %s", r.GetContext().GetVerified().GetPrincipal().GetSubject(),
 			r.GetContext().GetVerified().GetPrincipal().GetIssuer())), nil
 	})
 	pool := x509.NewCertPool()
@@ -270,7 +270,8 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 }
 
 func TestHealthByServiceName(t *testing.T) {
-	s, addr := start(t, says(""), []grpcserver.Backend{{Name: "a", Handler: says("")}, {Name: "b", Handler: says("")}},
+	s, addr := start(t, textHandler(""),
+		[]grpcserver.Backend{{Name: "a", Handler: textHandler("")}, {Name: "b", Handler: textHandler("")}},
 		grpcserver.Options{})
 	c := grpc_health_v1.NewHealthClient(dial(t, addr))
 	check := func(when, want string) {
@@ -299,9 +300,9 @@ func TestHealthByServiceName(t *testing.T) {
 	check("b serves", "++-+")
 	s.SetServing("b", false)
 	check("none serves", "----")
-	s.SetServing("nobody", true)
+	s.SetServing("unknown", true)
 	if _, err := c.Check(t.Context(),
-		&grpc_health_v1.HealthCheckRequest{Service: "nobody"}); status.Code(err) != codes.NotFound {
+		&grpc_health_v1.HealthCheckRequest{Service: "unknown"}); status.Code(err) != codes.NotFound {
 		t.Error(err)
 	}
 }
@@ -353,7 +354,7 @@ func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 	if r, err := watch.Recv(); err != nil || r.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Fatalf("%v %v", r, err)
 	}
-	asks, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	reflection, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +383,7 @@ func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 	if r, err := watch.Recv(); err == nil {
 		t.Errorf("the health watch continues with %v", r)
 	}
-	if r, err := asks.Recv(); err == nil {
+	if r, err := reflection.Recv(); err == nil {
 		t.Errorf("reflection continues with %v", r)
 	}
 	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); status.Code(err) != codes.Unavailable {
@@ -480,7 +481,7 @@ func TestUnreadStreamDoesNotDelayDrain(t *testing.T) {
 // A silent connection has five seconds for its preface, and does not delay the shutdown.
 func TestSilentConnectionDoesNotDelayShutdown(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	s, d := startDrain(t, says(""), grpcserver.Options{})
+	s, d := startDrain(t, textHandler(""), grpcserver.Options{})
 	silent, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(d.addr, "unix:"))
 	if err != nil {
 		t.Fatal(err)
@@ -580,7 +581,7 @@ func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 		var executed atomic.Int64
 		h := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			executed.Add(1)
-			return said("ok"), nil
+			return textResult("ok"), nil
 		})
 		_, d := startDrain(t, h, grpcserver.Options{})
 		var wg sync.WaitGroup
@@ -626,7 +627,7 @@ func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 }
 
 func TestBrokenListenerIsReported(t *testing.T) {
-	s, err := grpcserver.New(says(""), nil, grpcserver.Options{})
+	s, err := grpcserver.New(textHandler(""), nil, grpcserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -652,9 +653,9 @@ func TestBrokenListenerIsReported(t *testing.T) {
 func TestServingABackendAllocatesNothing(t *testing.T) {
 	var backends []grpcserver.Backend
 	for i := range 100 {
-		backends = append(backends, grpcserver.Backend{Name: strconv.Itoa(i), Handler: says("ok")})
+		backends = append(backends, grpcserver.Backend{Name: strconv.Itoa(i), Handler: textHandler("ok")})
 	}
-	s, err := grpcserver.New(says("ok"), backends, grpcserver.Options{})
+	s, err := grpcserver.New(textHandler("ok"), backends, grpcserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func holding() (h bridge.Handler, begun, letGo chan struct{}) {
 		begun <- struct{}{}
 		select {
 		case <-letGo:
-			return said("done"), nil
+			return textResult("done"), nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -69,12 +69,12 @@ func TestMessagesAreLimited(t *testing.T) {
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			called++
 			if answer == 0 {
-				return said("ok"), nil
+				return textResult("ok"), nil
 			}
 			m := filled(answer, func(
 				n int,
 			) proto.Message {
-				return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n)))
+				return bridge.CallTool.Join(bridge.Event{}, textResult(strings.Repeat("x", n)))
 			})
 			return &bridge.Result{Complete: m.(*pb.CallToolResponse).GetResult()}, nil
 		}), nil, o), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*limit)))
@@ -102,7 +102,7 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	called := 0
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		called++
-		return said(r.GetName()), nil
+		return textResult(r.GetName()), nil
 	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}),
 		grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
 	res, err := call(t.Context(), c, &pb.CallToolRequest{Name: strings.Repeat("x", 1000)})
@@ -147,7 +147,7 @@ func TestEventsAreLimited(t *testing.T) {
 			if err := emit(ctx, bridge.Event{Progress: m.(*pb.CallToolResponse).GetProgress()}); err != nil {
 				return nil, err
 			}
-			return said("ok"), nil
+			return textResult("ok"), nil
 		}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}))
 	for event = limit - 1; event <= limit+1; event++ {
 		got, err := call(t.Context(), c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
@@ -227,7 +227,7 @@ func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		select {
 		case <-over:
-			return said("done"), nil
+			return textResult("done"), nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -323,7 +323,7 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 		919: {}, 920: {listen: true}, 921: {listen: true}, 969: {listen: true}, 970: {true, true}, 971: {true, true},
 	} {
 		m := limit.NewMemory(1000, func(bool) int64 { return taken }, zerolog.Nop())
-		h := limit.New(says("ok"), limit.Options{Memory: m})
+		h := limit.New(textHandler("ok"), limit.Options{Memory: m})
 		c := client(t, serve(t, h, nil, grpcserver.Options{Memory: m}))
 		_, err := call(t.Context(), c, &pb.CallToolRequest{})
 		checkRefused(t, err, refused.call)
@@ -345,7 +345,7 @@ func TestLongRequestsAreBounded(t *testing.T) {
 		if err := m.ReserveBody(room / 2); err != nil { // of another request
 			t.Fatal(err)
 		}
-		c := client(t, serve(t, says("ok"), nil, grpcserver.Options{Memory: m}))
+		c := client(t, serve(t, textHandler("ok"), nil, grpcserver.Options{Memory: m}))
 		for range 3 { // each releases what it reserved
 			_, err := call(t.Context(), c,
 				filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
@@ -406,7 +406,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 }
 
 func TestMetadataIsLimited(t *testing.T) {
-	c := client(t, serve(t, says("ok"), nil, grpcserver.Options{}))
+	c := client(t, serve(t, textHandler("ok"), nil, grpcserver.Options{}))
 	with := func(n int) error {
 		_, err := call(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", n)), c,
 			&pb.CallToolRequest{})
@@ -436,7 +436,7 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	made := make(chan int, 1)
 	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "quick" {
-			return said("quick"), nil
+			return textResult("quick"), nil
 		}
 		message := strings.Repeat("x", 10_000)
 		for i := range 100_000 {
@@ -449,7 +449,7 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 			}
 		}
 		made <- 100_000
-		return said("all"), nil
+		return textResult("all"), nil
 	})
 	addr := serve(t, h, nil, grpcserver.Options{})
 	conn := dial(t, addr, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
@@ -663,7 +663,7 @@ func TestRapidResetsLeakNothing(t *testing.T) {
 
 func TestOtherProtocolsAreRejected(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	addr := serve(t, says("ok"), nil, grpcserver.Options{})
+	addr := serve(t, textHandler("ok"), nil, grpcserver.Options{})
 	t.Run("endless pings", func(t *testing.T) {
 		c := rawDial(t, addr)
 		var wg sync.WaitGroup
@@ -758,7 +758,7 @@ func TestOtherProtocolsAreRejected(t *testing.T) {
 func TestJSONOfRequestsIsLimited(t *testing.T) {
 	for depth, o := range map[int]grpcserver.Options{20: {Limits: limits.Limits{JSONDepth: 20}}, 256: {}} {
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-			return said("ok"), nil
+			return textResult("ok"), nil
 		}), nil, o))
 		for n := depth - 1; n <= depth+1; n++ {
 			text := strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1)

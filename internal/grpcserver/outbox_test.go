@@ -34,7 +34,7 @@ import (
 func verbose(n int) bridge.Handler {
 	text := strings.Repeat("x", n)
 	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		return said(text), nil
+		return textResult(text), nil
 	})
 }
 
@@ -48,9 +48,9 @@ func shut(t *testing.T, addr string) *rawClient {
 	return c
 }
 
-// ask makes a call and reports whether it gets a response: a response begins with headers, and a rejection consists of
-// trailers only.
-func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answered bool) {
+// request makes a call and reports whether it gets a response: a response begins with headers, and a rejection consists
+// of trailers only.
+func (c *rawClient) request(t *testing.T, number int, headers ...[2]string) (answered bool) {
 	t.Helper()
 	id := uint32(2*number + 1)
 	if err := c.open(id, callTool, []byte{0, 0, 0, 0, 0}, headers...); err != nil {
@@ -84,7 +84,7 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 						})
 					c := shut(t, addr)
 					n := 0
-					for c.ask(t, n, headers...) {
+					for c.request(t, n, headers...) {
 						n++
 					}
 					if each := max(text, 2<<10); n < limit/(each+each/3) || n > limit/each+1 {
@@ -107,7 +107,7 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 							}
 						}
 					}
-					for n++; !c.ask(t, n, headers...); n++ {
+					for n++; !c.request(t, n, headers...); n++ {
 						if t.Context().Err() != nil {
 							t.Fatal("no further response")
 						}
@@ -128,7 +128,7 @@ func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 	addr := serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		begun <- struct{}{}
 		<-letGo
-		return said(long), nil
+		return textResult(long), nil
 	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: message}})
 	c := shut(t, addr)
 	for i := range calls {
@@ -164,7 +164,7 @@ func TestCallsWaitForOtherResponsesToBeRead(t *testing.T) {
 	c := shut(t, addr)
 	const n = 8 // the limit for calls with 128 KiB of memory each
 	for i := range n {
-		if !c.ask(t, i) {
+		if !c.request(t, i) {
 			t.Fatal("a call was rejected")
 		}
 	}
@@ -263,7 +263,7 @@ func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 	message := strings.Repeat("x", 10_000)
 	h := limit.New(tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "quick" {
-			return said("quick"), nil
+			return textResult("quick"), nil
 		}
 		for i := 0; ; i++ {
 			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{
@@ -308,7 +308,7 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5
 	message := strings.Repeat("x", 33_000)
 	long := filled(window, func(n int) proto.Message {
-		return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n)))
+		return bridge.CallTool.Join(bridge.Event{}, textResult(strings.Repeat("x", n)))
 	}).(*pb.CallToolResponse)
 	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "long" {
@@ -317,7 +317,7 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1, Message: &message}}); err != nil {
 			return nil, err
 		}
-		return said(message), nil
+		return textResult(message), nil
 	})
 	addr := serve(t, h, nil,
 		grpcserver.Options{Limits: limits.Limits{ClientMessage: most / 4, WriteTime: time.Nanosecond}})
@@ -391,10 +391,10 @@ func TestConnectionThatReadsNothingIsClosed(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ln) }()
 		c := &rawClient{Conn: ours, Framer: http2.NewFramer(ours, ours)}
-		said := make(chan error, 1)
+		sent := make(chan error, 1)
 		go func() {
 			_, err := io.WriteString(ours, http2.ClientPreface)
-			said <- errors.Join(err, c.WriteSettings())
+			sent <- errors.Join(err, c.WriteSettings())
 		}()
 		for acked := false; !acked; { // the last one that it reads
 			f, err := c.ReadFrame()
@@ -404,7 +404,7 @@ func TestConnectionThatReadsNothingIsClosed(t *testing.T) {
 			settings, ok := f.(*http2.SettingsFrame)
 			acked = ok && settings.IsAck()
 		}
-		if err := <-said; err != nil {
+		if err := <-sent; err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()

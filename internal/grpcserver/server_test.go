@@ -26,8 +26,8 @@ import (
 )
 
 func TestMetadataSelectsTheServer(t *testing.T) {
-	c := client(t, serve(t, says("all"),
-		[]grpcserver.Backend{{Name: "a", Handler: says("of a")}, {Name: "b", Handler: says("of b")}},
+	c := client(t, serve(t, textHandler("all"),
+		[]grpcserver.Backend{{Name: "a", Handler: textHandler("of a")}, {Name: "b", Handler: textHandler("of b")}},
 		grpcserver.Options{}))
 	for _, s := range []struct {
 		names []string
@@ -178,7 +178,7 @@ func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 	var got *pb.CallToolRequest
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		got = proto.CloneOf(r)
-		return said(""), nil
+		return textResult(""), nil
 	}), nil, grpcserver.Options{}))
 	caps := &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Extensions: `{"x/y":{}}`}
 	text(t, c, &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
@@ -221,7 +221,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 	called := false
 	c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		called = true
-		return said(""), nil
+		return textResult(""), nil
 	}), nil, grpcserver.Options{}))
 	cc := func(f func(*pb.CallContext)) *pb.CallToolRequest {
 		return &pb.CallToolRequest{Context: clone(&pb.CallContext{}, f)}
@@ -274,7 +274,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		res := said("")
+		res := textResult("")
 		res.Complete.ProtoReflect().SetUnknown(r.GetContext().ProtoReflect().GetUnknown())
 		return res, nil
 	}), nil, grpcserver.Options{}))
@@ -288,19 +288,19 @@ func TestUnknownFieldsAreForwarded(t *testing.T) {
 
 // Values and objects that MCP does not define pass in both directions; raw objects of known types are parsed.
 func TestOpenSetsPass(t *testing.T) {
-	ask := &pb.InputRequest{
+	request := &pb.InputRequest{
 		Key:     "k",
 		Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`},
 	}
 	var seen map[string]*pb.InputResponse
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if seen = r.GetInputResponses(); seen == nil {
-			return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{ask}}}, nil
+			return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{request}}}, nil
 		}
-		return said(""), nil
+		return textResult(""), nil
 	}), nil, grpcserver.Options{}))
 	all, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x"})
-	if err != nil || !proto.Equal(all[0].GetInputRequired().GetInputRequests()[0], ask) {
+	if err != nil || !proto.Equal(all[0].GetInputRequired().GetInputRequests()[0], request) {
 		t.Fatalf("%v %v", all, err)
 	}
 	answer := &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"n":9007199254740993}`}}
@@ -331,7 +331,7 @@ func TestEventsReachTheCaller(t *testing.T) {
 				return nil, err
 			}
 		}
-		return said(""), nil
+		return textResult(""), nil
 	})
 	c := client(t, serve(t, h, nil, grpcserver.Options{}))
 	for _, s := range []struct {
@@ -407,7 +407,7 @@ func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Res
 			},
 		}}, nil
 	}
-	return said(string(r.GetRequestState())), nil
+	return textResult(string(r.GetRequestState())), nil
 }
 
 // A request state of one backend is invalid at another, even if both use the same key.
@@ -511,7 +511,7 @@ func TestInputRequestNeedsTheCapability(t *testing.T) {
 
 func TestReflectionServesTheContract(t *testing.T) {
 	for _, off := range []bool{false, true} {
-		conn := dial(t, serve(t, says(""), nil, grpcserver.Options{NoReflection: off}))
+		conn := dial(t, serve(t, textHandler(""), nil, grpcserver.Options{NoReflection: off}))
 		s, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -540,7 +540,7 @@ func TestReflectionServesTheContract(t *testing.T) {
 //
 //nolint:staticcheck // it is deprecated, and what we test
 func TestReflectionV1Alpha(t *testing.T) {
-	conn := dial(t, serve(t, says(""), nil, grpcserver.Options{}))
+	conn := dial(t, serve(t, textHandler(""), nil, grpcserver.Options{}))
 	s, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -566,20 +566,20 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 		{TLS: &grpcserver.TLS{}},
 		{TLS: &grpcserver.TLS{Cert: "/nowhere", Key: "/nowhere"}},
 	} {
-		if _, err := grpcserver.New(says(""), nil, o); err == nil {
+		if _, err := grpcserver.New(textHandler(""), nil, o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
 	}
 	for _, names := range [][]string{{""}, {"a", "a"}} {
 		var all []grpcserver.Backend
 		for _, name := range names {
-			all = append(all, grpcserver.Backend{Name: name, Handler: says("")})
+			all = append(all, grpcserver.Backend{Name: name, Handler: textHandler("")})
 		}
-		if _, err := grpcserver.New(says(""), all, grpcserver.Options{}); err == nil {
+		if _, err := grpcserver.New(textHandler(""), all, grpcserver.Options{}); err == nil {
 			t.Errorf("%q was accepted", names)
 		}
 	}
-	if _, err := grpcserver.New(says(""), nil,
+	if _, err := grpcserver.New(textHandler(""), nil,
 		grpcserver.Options{Limits: limits.Limits{ClientMessage: limits.MaxMessage}}); err != nil {
 		t.Error(err)
 	}

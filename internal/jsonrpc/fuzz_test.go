@@ -165,7 +165,7 @@ func reference(data []byte) (m Message, good bool) {
 	}
 	id, method, params, result, problem := members["id"], members["method"], members["params"], members["result"],
 		members["error"]
-	if ofNobody := id.Kind() == 'n' && method == nil && problem != nil; id != nil && !ofNobody {
+	if nullID := id.Kind() == 'n' && method == nil && problem != nil; id != nil && !nullID {
 		if id.Kind() != '"' && (id.Kind() != '0' || strings.ContainsAny(string(id), ".eE")) || len(id) > usual.ID {
 			return m, false
 		}

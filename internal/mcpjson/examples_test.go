@@ -204,7 +204,7 @@ func roundTrip(t *testing.T, data []byte, m proto.Message, rev bridge.Revision) 
 	if err := rawjson.Check(out); err != nil || bytes.ContainsAny(out, "\r\n") {
 		t.Fatalf("not JSON in a line: %v\n%s", err, out)
 	}
-	// Members of a hop are for whoever speaks to the peer.
+	// The transport handles the members of a hop.
 	if p := planOf(m); p.union == nil {
 		for _, name := range p.hop {
 			if value := rawjson.Get(data, name); value != nil {
@@ -220,36 +220,36 @@ func roundTrip(t *testing.T, data []byte, m proto.Message, rev bridge.Revision) 
 func sameJSON(t *testing.T, want, got []byte) {
 	t.Helper()
 	w, g := tree(t, want), tree(t, got)
-	say(w, g)
+	addDefaults(w, g)
 	if !reflect.DeepEqual(w, g) {
 		t.Errorf("\n in %s\nout %s", compact(want), got)
 	}
 }
 
-// understood is what is always written, and may be left to be understood.
-var understood = map[string]any{"mode": "form", "ttlMs": "0", "cacheScope": "private", "params": map[string]any{}}
+// defaults are members that are always written, and may be absent in an example.
+var defaults = map[string]any{"mode": "form", "ttlMs": "0", "cacheScope": "private", "params": map[string]any{}}
 
-// say adds to w what it leaves to be understood and g says. It drops the id of a request inside a result: some examples
-// have one, which the schema does not know.
-func say(w, g any) {
+// addDefaults adds to w the defaults that only g contains. It drops the id of a request inside a result: some examples
+// have one, which the schema does not define.
+func addDefaults(w, g any) {
 	switch w := w.(type) {
 	case map[string]any:
 		g, _ := g.(map[string]any)
 		if w["jsonrpc"] == nil && w["method"] != nil {
 			delete(w, "id")
 		}
-		for k, v := range understood {
+		for k, v := range defaults {
 			if _, has := w[k]; !has && g != nil && reflect.DeepEqual(g[k], v) {
 				w[k] = v
 			}
 		}
 		for k := range w {
-			say(w[k], g[k])
+			addDefaults(w[k], g[k])
 		}
 	case []any:
 		g, _ := g.([]any)
 		for i := range min(len(w), len(g)) {
-			say(w[i], g[i])
+			addDefaults(w[i], g[i])
 		}
 	}
 }

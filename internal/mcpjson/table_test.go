@@ -114,9 +114,10 @@ func TestEveryFieldOfJSONTextIsListed(t *testing.T) {
 			if m := textLine.FindStringSubmatch(line); m != nil {
 				fd := md.Fields().ByName(protoreflect.Name(m[1]))
 				holds, _ := HoldsJSON(fd)
-				if says := strings.Contains(strings.ReplaceAll(comment, "JSON-RPC", ""), "JSON"); says != holds {
+				if mentionsJSON := strings.Contains(strings.ReplaceAll(comment, "JSON-RPC", ""),
+					"JSON"); mentionsJSON != holds {
 					t.Errorf("%s: listed as JSON text: %t; its comment has the word JSON: %t", fd.FullName(), holds,
-						says)
+						mentionsJSON)
 				}
 				if holds {
 					listed++

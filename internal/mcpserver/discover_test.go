@@ -14,12 +14,12 @@ import (
 
 // A discoverHandler responds to Discover, or fails.
 type discoverHandler struct {
-	err   error
-	asked int
+	err      error
+	requests int
 }
 
 func (m *discoverHandler) Handle(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-	m.asked++
+	m.requests++
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -42,14 +42,14 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(2 * discoverInterval)
-		h.err, h.asked = overloaded, 0
+		h.err, h.requests = overloaded, 0
 		for range 3 {
 			if k, err := s.discover(t.Context(), bridge.ModernEra); err != nil || k.GetInstructions() != "be kind" {
 				t.Errorf("%v, %v", k, err)
 			}
 		}
-		if h.asked != 1 {
-			t.Errorf("an overloaded backend received %d requests", h.asked)
+		if h.requests != 1 {
+			t.Errorf("an overloaded backend received %d requests", h.requests)
 		}
 		pass(2 * discoverInterval)
 		h.err = gone

@@ -83,7 +83,7 @@ func TestInitializeSizeLimit(t *testing.T) {
 	const most = 64 << 10
 	forms := []string{
 		`"capabilities":{},"clientInfo":{"name":"%s","version":"1"}`,
-		`"capabilities":{},"clientInfo":{"name":"c","version":"1","nobody knows":"%s"}`,
+		`"capabilities":{},"clientInfo":{"name":"c","version":"1","unknown":"%s"}`,
 		`"capabilities":{"experimental":{"x":"%s"}},"clientInfo":{"name":"c","version":"1"}`,
 		`"capabilities":{},%s"clientInfo":{"name":"c","version":"1"}`, // not retained
 	}

@@ -23,14 +23,14 @@ func TestProgressIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var received []float64
 		p := newPacer(func(pr *pb.Progress) error { received = append(received, pr.GetProgress()); return nil })
-		tell := func(n int) {
+		report := func(n int) {
 			for range n {
 				if err := p.report(&pb.Progress{Progress: float64(len(received))}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		tell(limits.ProgressBurst + 1)
+		report(limits.ProgressBurst + 1)
 		if len(received) != limits.ProgressBurst+1 {
 			t.Errorf("got %d of a burst", len(received))
 		}
@@ -51,10 +51,10 @@ func TestProgressIsRateLimited(t *testing.T) {
 		if last := received[len(received)-1]; last != 1e6 {
 			t.Errorf("while idle, the last one is %v", last)
 		}
-		tell(1)
+		report(1)
 		p.end(true)
 		n := len(received)
-		tell(1)
+		report(1)
 		bridgetest.Pass(time.Minute)
 		if len(received) != n || received[n-1] != float64(n-1) {
 			t.Errorf("got %d at the end, %d later", n, len(received))

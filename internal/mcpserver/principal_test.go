@@ -52,7 +52,7 @@ func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 		}
 		same(method, f.do(t.Context(), method, f.url, body, as("bob", own)),
 			f.do(t.Context(), method, f.url, body, as("bob", unknown)))
-		same(method+" by nobody", f.do(t.Context(), method, f.url, body, own),
+		same(method+" without a principal", f.do(t.Context(), method, f.url, body, own),
 			f.do(t.Context(), method, f.url, body, unknown))
 	}
 	same("HTTP+SSE", f.do(t.Context(), http.MethodPost, sse, begin, header{"X-Test-Who", "bob"}),
@@ -68,15 +68,15 @@ func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 // An event ID is valid for the principal that received it only.
 func TestStreamsResumeOnlyForTheirPrincipal(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Principal: byHeader})
-	ask := func(who, more string) string {
+	callAs := func(who, more string) string {
 		body, h := modern(1, "tools/call", `"name":"ask","arguments":{}`+more, allCaps, "Mcp-Name", "ask")
 		return read(t, f.post(body, append(h, "X-Test-Who", who))).next()
 	}
 	answer := `,"inputResponses":{"name":{"action":"accept","content":{"name":"Ada"}}}`
-	state := get(t, ask("ada", answer), "result.requestState")
+	state := get(t, callAs("ada", answer), "result.requestState")
 	more := `,"inputResponses":{"right":{"action":"accept","content":{"yes":"y"}}},"requestState":` + state
-	want(t, ask("bob", more), "error.code", "-32602")
-	want(t, ask("ada", more), "result.resultType", `"complete"`)
+	want(t, callAs("bob", more), "error.code", "-32602")
+	want(t, callAs("ada", more), "result.resultType", `"complete"`)
 }
 
 func TestSessionsPerPrincipalAreLimited(t *testing.T) {

@@ -35,14 +35,14 @@ func TestStartedCallMayBeExecuted(t *testing.T) {
 				}}, nil
 			})
 	})
-	for caps, asked := range map[string]bool{clientCaps: true, "{}": false} {
+	for caps, supported := range map[string]bool{clientCaps: true, "{}": false} {
 		c := f.initialize("2025-11-25", caps)
 		for _, reason := range []string{"BACKEND_UNAVAILABLE", bridge.ReasonOverloaded} {
 			rounds = 0
 			res := c.send(call("1", reason, "{}", ""))
 			s := read(t, res)
 			msg := s.next()
-			if asked {
+			if supported {
 				c.send(`{"jsonrpc":"2.0","id":` + get(t, msg, "id") + `,"result":{"action":"accept","content":{}}}`)
 				msg = s.next()
 			}

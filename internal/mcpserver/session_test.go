@@ -276,7 +276,7 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 		for round := range 100 {
 			var now []string
 			var requests sync.WaitGroup
-			ask := func(method, uri string) {
+			request := func(method, uri string) {
 				requests.Go(func() {
 					res := post(t, s, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"uri":%q}}`,
 						method+uri, method, uri))
@@ -287,10 +287,10 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 			}
 			for i := range 4 {
 				now = append(now, fmt.Sprintf("test://%d/%d", round, i))
-				ask("resources/subscribe", now[i])
+				request("resources/subscribe", now[i])
 			}
 			for _, uri := range before {
-				ask("resources/unsubscribe", uri)
+				request("resources/unsubscribe", uri)
 			}
 			requests.Wait()
 			pass(time.Second)

@@ -204,10 +204,10 @@ func TestStdioEndsDuringACall(t *testing.T) {
 
 // A request that is canceled before the backend is ready gets no response, like any other.
 func TestStdioCancellationBeforeTheBackendIsReady(t *testing.T) {
-	asked := make(chan struct{})
+	requested := make(chan struct{})
 	s := mcpserver.New(bridge.HandlerFunc(
 		func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-			close(asked)
+			close(requested)
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}), mcpserver.Options{})
@@ -221,7 +221,7 @@ func TestStdioCancellationBeforeTheBackendIsReady(t *testing.T) {
 	}()
 	p := &pipe{T: t, in: inW, out: bufio.NewScanner(outR)}
 	p.send(modernLine(1, "tools/call", `"name":"a"`, noCaps))
-	<-asked
+	<-requested
 	p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	p.send(modernLine(2, "nothing", "", noCaps))
 	want(t, p.next(), "id", "2", "error.code", "-32601")

@@ -18,8 +18,8 @@ import (
 type filteringHandler struct {
 	bridge.Handler
 
-	unknown string
-	asked   chan []string
+	unknown  string
+	requests chan []string
 }
 
 func (h *filteringHandler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -31,7 +31,7 @@ func (h *filteringHandler) Handle(ctx context.Context, call *bridge.Call, emit b
 		if ack == nil {
 			return emit(ctx, e)
 		}
-		h.asked <- ack.GetNotifications().GetResourceSubscriptions()
+		h.requests <- ack.GetNotifications().GetResourceSubscriptions()
 		f := proto.CloneOf(ack.GetNotifications())
 		f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions,
 			func(uri string) bool { return uri == h.unknown })
@@ -44,11 +44,11 @@ func (h *filteringHandler) Handle(ctx context.Context, call *bridge.Call, emit b
 // A resource that the backend does not acknowledge is missing in a modern client's acknowledgment, and an error for a
 // legacy client. Its changes are not sent (2026-07-28: basic/patterns/subscriptions).
 func TestUnsupportedSubscriptions(t *testing.T) {
-	h := &filteringHandler{unknown: "test:gone", asked: make(chan []string, 10)}
-	asked := func(want ...string) {
+	h := &filteringHandler{unknown: "test:gone", requests: make(chan []string, 10)}
+	expectRequest := func(want ...string) {
 		t.Helper()
 		select {
-		case got := <-h.asked:
+		case got := <-h.requests:
 			if !slices.Equal(got, want) {
 				t.Errorf("the backend received %q, want %q", got, want)
 			}
@@ -61,7 +61,7 @@ func TestUnsupportedSubscriptions(t *testing.T) {
 		return h
 	})
 	old := f.initialize("2025-11-25", clientCaps)
-	asked()
+	expectRequest()
 	subscribe := func(uri string) string {
 		return read(t, old.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`)).
 			next()
@@ -69,10 +69,10 @@ func TestUnsupportedSubscriptions(t *testing.T) {
 	want(t, subscribe("test:gone"), "error.code", "-32602", "error.message",
 		`"resources/subscribe: the backend does not report changes of \"test:gone\", `+
 			`or does not have it: use a URI of resources/list, or read the resource again when needed"`)
-	asked("test:gone")
-	asked()
+	expectRequest("test:gone")
+	expectRequest()
 	want(t, subscribe("test:b"), "error", "null")
-	asked("test:b")
+	expectRequest("test:b")
 
 	body, head := modern(1, "subscriptions/listen",
 		`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test:a","test:gone"]}`, noCaps)
@@ -81,6 +81,6 @@ func TestUnsupportedSubscriptions(t *testing.T) {
 	s := read(t, f.do(ctx, http.MethodPost, f.url, body, head))
 	want(t, s.next(), "method", `"notifications/subscriptions/acknowledged"`,
 		"params.notifications", `{"resourceSubscriptions":["test:a"],"toolsListChanged":true}`)
-	asked("test:a", "test:b", "test:gone")
-	asked("test:a", "test:b")
+	expectRequest("test:a", "test:b", "test:gone")
+	expectRequest("test:a", "test:b")
 }

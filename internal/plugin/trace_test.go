@@ -7,8 +7,8 @@ import (
 
 func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 	for _, c := range []struct {
-		trace      func([]string) string
-		said, want string
+		trace       func([]string) string
+		lines, want string
 	}{
 		{goTrace.read, `
 			before
@@ -61,7 +61,7 @@ func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 		{pythonTrace.read, ``, ``},
 	} {
 		var lines []string
-		for line := range strings.Lines(strings.ReplaceAll(c.said, "\n\t\t\t", "\n")) {
+		for line := range strings.Lines(strings.ReplaceAll(c.lines, "\n\t\t\t", "\n")) {
 			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
 		if got := c.trace(lines); got != c.want {

@@ -23,7 +23,7 @@ func can() *pb.CallContext {
 
 func toolsOf(t *testing.T, r *router.Router, caller *pb.CallContext) (names []string, ttl *int64) {
 	t.Helper()
-	l, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{Context: caller})
+	l, err := request[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{Context: caller})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // readText returns the text of a resource.
 func readText(t *testing.T, h bridge.Handler, uri string) (string, error) {
 	t.Helper()
-	res, err := ask[*pb.ReadResourceResult](t, h, bridge.ReadResource, &pb.ReadResourceRequest{Uri: uri})
+	res, err := request[*pb.ReadResourceResult](t, h, bridge.ReadResource, &pb.ReadResourceRequest{Uri: uri})
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func TestResourceIsReadFromItsServer(t *testing.T) {
 		r := route(t, nil, c, a, b)
 		if listed {
 			for _, m := range []*bridge.Method{bridge.ListResources, bridge.ListResourceTemplates} {
-				if _, err := ask[proto.Message](t, r, m, m.NewRequest(nil)); err != nil {
+				if _, err := request[proto.Message](t, r, m, m.NewRequest(nil)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -118,14 +118,14 @@ func TestFirstOfDuplicateURIsIsListed(t *testing.T) {
 	b := &server{resources: map[string]string{"x://2": "b", "x://3": "b"}, templates: []string{"t://{x}", "t://{y}"}}
 	r := route(t, &log, a, b)
 	for range 2 {
-		l, err := ask[*pb.ListResourcesResponse](t, r, bridge.ListResources, &pb.ListResourcesRequest{})
+		l, err := request[*pb.ListResourcesResponse](t, r, bridge.ListResources, &pb.ListResourcesRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		equal(t, "resources", l.GetResources(),
 			[]*pb.Resource{{Uri: "x://1", Name: "a"}, {Uri: "x://2", Name: "a"}, {Uri: "x://3", Name: "b"}})
 	}
-	l, err := ask[*pb.ListResourceTemplatesResponse](t, r, bridge.ListResourceTemplates,
+	l, err := request[*pb.ListResourceTemplatesResponse](t, r, bridge.ListResourceTemplates,
 		&pb.ListResourceTemplatesRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 	if err != nil || res.InputRequired == nil {
 		t.Fatalf("%v %v", res, err)
 	}
-	if got, err := ask[*pb.ReadResourceResult](t, r, bridge.ReadResource, continued()); err != nil {
+	if got, err := request[*pb.ReadResourceResult](t, r, bridge.ReadResource, continued()); err != nil {
 		t.Errorf("%v %v", got, err)
 	}
 	// Another replica does not know the server: the call starts again there.
@@ -199,7 +199,7 @@ func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 	}
 	// If the server no longer has the resource, no other server receives the responses for it.
 	b.set(func(s *server) { s.hidden = nil })
-	if _, err := ask[*pb.ReadResourceResult](t, r, bridge.ReadResource, continued()); code(err) != codes.NotFound {
+	if _, err := request[*pb.ReadResourceResult](t, r, bridge.ReadResource, continued()); code(err) != codes.NotFound {
 		t.Error(err)
 	}
 	for _, req := range calls[*pb.ReadResourceRequest](a) {
@@ -216,12 +216,13 @@ func TestCompletionIsRoutedByTemplate(t *testing.T) {
 			Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: "t://{x}"}},
 		},
 	}
-	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, a, b), bridge.Complete, req); err != nil ||
+	if _, err := request[*pb.CompleteResponse](t, route(t, nil, a, b), bridge.Complete, req); err != nil ||
 		len(calls[*pb.CompleteRequest](a)) != 0 {
 		t.Errorf("%v; a received %d requests", err, len(calls[*pb.CompleteRequest](a)))
 	}
 	req = &pb.CompleteRequest{}
-	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, &server{err: down}, &server{err: down}), bridge.Complete,
+	if _, err := request[*pb.CompleteResponse](t, route(t, nil, &server{err: down}, &server{err: down}),
+		bridge.Complete,
 		req); err == nil {
 		t.Error("completion of an empty reference succeeded")
 	}
@@ -240,7 +241,7 @@ func TestMemoryOfResourcesIsBounded(t *testing.T) {
 	r := route(t, nil, a, b)
 	for range 4 {
 		wg.Go(func() {
-			if _, err := ask[*pb.ListResourcesResponse](t, r, bridge.ListResources,
+			if _, err := request[*pb.ListResourcesResponse](t, r, bridge.ListResources,
 				&pb.ListResourcesRequest{}); err != nil {
 				t.Error(err)
 			}
@@ -317,7 +318,7 @@ func TestChangesOfAllServersAreForwarded(t *testing.T) {
 		mute := &server{}
 		want := &pb.SubscriptionFilter{
 			ToolsListChanged:      proto.Bool(true),
-			ResourceSubscriptions: []string{"x://b", "x://a", "x://nobody's"},
+			ResourceSubscriptions: []string{"x://b", "x://a", "x://unknown"},
 		}
 		l := listen(t, route(t, nil, a, mute, b), want)
 		l.expect(t, acknowledged(want))
@@ -330,12 +331,12 @@ func TestChangesOfAllServersAreForwarded(t *testing.T) {
 		equal(t, "asked of a", calls[*pb.ListenRequest](a)[0].GetNotifications(),
 			&pb.SubscriptionFilter{
 				ToolsListChanged:      proto.Bool(true),
-				ResourceSubscriptions: []string{"x://a", "x://nobody's"},
+				ResourceSubscriptions: []string{"x://a", "x://unknown"},
 			})
 		equal(t, "asked of b", calls[*pb.ListenRequest](b)[0].GetNotifications(),
 			&pb.SubscriptionFilter{
 				ToolsListChanged:      proto.Bool(true),
-				ResourceSubscriptions: []string{"x://b", "x://nobody's"},
+				ResourceSubscriptions: []string{"x://b", "x://unknown"},
 			})
 		<-time.After(time.Hour)
 		if n := len(calls[*pb.ListenRequest](mute)); n != 1 {

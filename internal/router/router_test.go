@@ -219,8 +219,8 @@ func routed(t *testing.T, log *bytes.Buffer, routes ...router.Route) *router.Rou
 	return r
 }
 
-// ask makes a call and returns its result with its type.
-func ask[M proto.Message](t *testing.T, h bridge.Handler, m *bridge.Method, req bridge.Request) (M, error) {
+// request makes a call and returns its result with its type.
+func request[M proto.Message](t *testing.T, h bridge.Handler, m *bridge.Method, req bridge.Request) (M, error) {
 	t.Helper()
 	res, err := h.Handle(t.Context(), &bridge.Call{Method: m, Request: req},
 		func(context.Context, bridge.Event) error { return nil })
@@ -234,7 +234,7 @@ func ask[M proto.Message](t *testing.T, h bridge.Handler, m *bridge.Method, req 
 // tools returns the names on a page, and the page.
 func tools(t *testing.T, h bridge.Handler, cursor *string) ([]string, *pb.ListToolsResponse) {
 	t.Helper()
-	l, err := ask[*pb.ListToolsResponse](t, h, bridge.ListTools, &pb.ListToolsRequest{Cursor: cursor})
+	l, err := request[*pb.ListToolsResponse](t, h, bridge.ListTools, &pb.ListToolsRequest{Cursor: cursor})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,13 +265,13 @@ func TestNamesHaveTheServersPrefix(t *testing.T) {
 	r := route(t, nil, a, b)
 	names, _ := tools(t, r, nil)
 	equal(t, "tools", names, []string{"a_x", "a_b_x", "b_x"})
-	prompts, err := ask[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{})
+	prompts, err := request[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "prompts", prompts.GetPrompts(), []*pb.Prompt{{Name: "a_p"}, {Name: "b_p"}, {Name: "b_größe 1"}})
 	for public, own := range map[string]*server{"a_x": a, "a_b_x": a, "b_x": b} {
-		if _, err := ask[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: public}); err != nil {
+		if _, err := request[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: public}); err != nil {
 			t.Fatal(err)
 		}
 		all := calls[*pb.CallToolRequest](own)
@@ -279,11 +279,11 @@ func TestNamesHaveTheServersPrefix(t *testing.T) {
 			t.Errorf("%s: called as %q", public, got)
 		}
 	}
-	got, err := ask[*pb.GetPromptResult](t, r, bridge.GetPrompt, &pb.GetPromptRequest{Name: "b_größe 1"})
+	got, err := request[*pb.GetPromptResult](t, r, bridge.GetPrompt, &pb.GetPromptRequest{Name: "b_größe 1"})
 	if err != nil || got.GetDescription() != "prompt größe 1" {
 		t.Errorf("%v %v", got, err)
 	}
-	completion, err := ask[*pb.CompleteResponse](t, r, bridge.Complete, &pb.CompleteRequest{
+	completion, err := request[*pb.CompleteResponse](t, r, bridge.Complete, &pb.CompleteRequest{
 		Reference: &pb.CompletionReference{
 			Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "b_p"}},
 		},
@@ -292,7 +292,7 @@ func TestNamesHaveTheServersPrefix(t *testing.T) {
 		t.Errorf("%v %v", completion, err)
 	}
 	for _, unknown := range []string{"x", "", "c_x", "A_x", "a", strings.Repeat("z", 1<<20)} {
-		_, err := ask[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: unknown})
+		_, err := request[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: unknown})
 		if code(err) != codes.NotFound || !strings.Contains(err.Error(), "a_, b_") || len(err.Error()) > 512 {
 			t.Errorf("%.80q: %.200v", unknown, err)
 		}
@@ -350,26 +350,26 @@ func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 		}
 		fresh := route(t, nil, a, &server{}) // like a replica without any list requests
 		for _, h := range []bridge.Handler{r, fresh} {
-			got, err := ask[*pb.CallToolResult](t, h, bridge.CallTool, &pb.CallToolRequest{Name: public})
+			got, err := request[*pb.CallToolResult](t, h, bridge.CallTool, &pb.CallToolRequest{Name: public})
 			if err != nil {
 				t.Fatalf("%s: %v", public, err)
 			}
 			equal(t, public, got.GetContent(), textContent("tool "+own[i]))
 		}
 	}
-	prompts, err := ask[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{})
+	prompts, err := request[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range prompts.GetPrompts() {
-		got, err := ask[*pb.GetPromptResult](t, route(t, nil, a, &server{}), bridge.GetPrompt,
+		got, err := request[*pb.GetPromptResult](t, route(t, nil, a, &server{}), bridge.GetPrompt,
 			&pb.GetPromptRequest{Name: p.GetName()})
 		if err != nil || len(p.GetName()) > 64 || got.GetDescription() != "prompt "+a.prompts[i] {
 			t.Errorf("%q: %v %v", p.GetName(), got, err)
 		}
 	}
 	cut := "a_" + strings.Repeat("q", 49) + "_0123456789ab"
-	if _, err := ask[*pb.CallToolResult](t, r, bridge.CallTool,
+	if _, err := request[*pb.CallToolResult](t, r, bridge.CallTool,
 		&pb.CallToolRequest{Name: cut}); code(err) != codes.NotFound {
 		t.Errorf("a name that only looks shortened: %v", err)
 	}
@@ -447,7 +447,7 @@ func TestForeignCursorsAreRejected(t *testing.T) {
 		"AAAA", "_w-8", // bytes
 		strings.Repeat("A", 1<<20),
 	} {
-		_, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{Cursor: &bad})
+		_, err := request[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{Cursor: &bad})
 		if code(err) != codes.InvalidArgument {
 			t.Errorf("%.40q: %v", bad, err)
 		}
@@ -558,7 +558,7 @@ func TestListsSkipAnUnavailableServer(t *testing.T) {
 			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 		a.set(func(s *server) { s.hang, s.err = false, down })
-		_, err := ask[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: "a_x"})
+		_, err := request[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: "a_x"})
 		if e := bridge.AsError(err); e.Reason != "BACKEND_UNAVAILABLE" {
 			t.Errorf("call of the server: %v", err)
 		}
@@ -641,22 +641,22 @@ func TestOneCallerWaitsForAnUnavailableServer(t *testing.T) {
 
 func TestListFailsIfNoServerAnswers(t *testing.T) {
 	r := route(t, nil, &server{err: down}, &server{err: down})
-	if _, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{}); bridge.AsError(err).
+	if _, err := request[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{}); bridge.AsError(err).
 		Reason != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
 	}
-	if _, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{}); bridge.AsError(err).
+	if _, err := request[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{}); bridge.AsError(err).
 		Reason != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
 	}
 	none := bridge.Errorf(codes.Unimplemented, "no prompts")
 	r = route(t, nil, &server{err: none}, &server{err: none})
-	if _, err := ask[*pb.ListPromptsResponse](t, r, bridge.ListPrompts,
+	if _, err := request[*pb.ListPromptsResponse](t, r, bridge.ListPrompts,
 		&pb.ListPromptsRequest{}); code(err) != codes.Unimplemented {
 		t.Error(err)
 	}
 	r = route(t, nil, &server{err: none}, &server{prompts: []string{"p"}})
-	l, err := ask[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{})
+	l, err := request[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{})
 	if err != nil || len(l.GetPrompts()) != 1 {
 		t.Errorf("%v %v", l, err)
 	}
@@ -700,7 +700,7 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 		Meta: `{"m":2,"n":9007199254740993}`,
 	}}
 	r := route(t, nil, a, b)
-	got, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{})
+	got, err := request[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -718,7 +718,7 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 
 	// A server that is down keeps its last declaration, and the result has TTL 0.
 	b.set(func(s *server) { s.err = down })
-	got, err = ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{})
+	got, err = request[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -726,7 +726,7 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 	equal(t, "without b", got, want)
 
 	// A server without a known declaration may support everything.
-	got, err = ask[*pb.DiscoverResponse](t, route(t, nil, a, &server{err: down}), bridge.Discover,
+	got, err = request[*pb.DiscoverResponse](t, route(t, nil, a, &server{err: down}), bridge.Discover,
 		&pb.DiscoverRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -741,7 +741,8 @@ func TestInstructionsAreLimited(t *testing.T) {
 	for _, n := range []int{8<<10 - 1, 8 << 10, 8<<10 + 1, 8<<10 + 2} {
 		text := strings.Repeat("ä", n/2) + strings.Repeat("x", n%2)
 		a := &server{about: &pb.DiscoverResponse{Instructions: &text}}
-		got, err := ask[*pb.DiscoverResponse](t, route(t, nil, a, &server{}), bridge.Discover, &pb.DiscoverRequest{})
+		got, err := request[*pb.DiscoverResponse](t, route(t, nil, a, &server{}), bridge.Discover,
+			&pb.DiscoverRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -763,7 +764,7 @@ func TestUnknownFieldsAreForwarded(t *testing.T) {
 		Arguments: []byte(`{"n":1}`),
 	}
 	req.ProtoReflect().SetUnknown(unknown)
-	if _, err := ask[*pb.CallToolResult](t, route(t, nil, a, &server{}), bridge.CallTool, req); err != nil {
+	if _, err := request[*pb.CallToolResult](t, route(t, nil, a, &server{}), bridge.CallTool, req); err != nil {
 		t.Fatal(err)
 	}
 	got := calls[*pb.CallToolRequest](a)[0]
@@ -795,7 +796,7 @@ func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
 	for _, is := range []bool{false, true} {
 		unavailable.Store(is)
 		for era := range bridge.Eras {
-			d, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover,
+			d, err := request[*pb.DiscoverResponse](t, r, bridge.Discover,
 				&pb.DiscoverRequest{Context: &pb.CallContext{Verified: bridge.Verified(era.Latest(), nil, nil)}})
 			if err != nil {
 				t.Fatal(err)

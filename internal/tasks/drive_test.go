@@ -113,7 +113,7 @@ func TestPollInterval(t *testing.T) {
 // Each new message of a task is progress of its call.
 func TestMessageOfTaskIsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		says := func(message string) *pb.Task {
+		withStatus := func(message string) *pb.Task {
 			task := upstream("working")
 			task.StatusMessage = proto.String(message)
 			return task
@@ -127,9 +127,9 @@ func TestMessageOfTaskIsProgress(t *testing.T) {
 			return nil
 		}
 		k := &keeper{t: t, answers: []keeperAnswer{
-			{task: says("one")}, {task: says("two")}, {task: upstream("completed")},
+			{task: withStatus("one")}, {task: withStatus("two")}, {task: upstream("completed")},
 		}}
-		res, err := drive(t.Context(), k, says("one"), emit)
+		res, err := drive(t.Context(), k, withStatus("one"), emit)
 		done(t, res, err)
 		if s := strings.Join(got, " "); s != "one two" {
 			t.Errorf("the messages are %q", s)
@@ -140,7 +140,7 @@ func TestMessageOfTaskIsProgress(t *testing.T) {
 // The input that a task requires is input that its call requires, each request once, although the backend lists it
 // until it has processed the response (TE-4, TE-6).
 func TestInputOfTaskOfBackend(t *testing.T) {
-	asks := func(names ...string) keeperAnswer {
+	requiring := func(names ...string) keeperAnswer {
 		task := upstream("input_required")
 		for _, name := range names {
 			task.InputRequests = append(task.InputRequests, bridgetest.Form(name, name+"?", name))
@@ -150,10 +150,10 @@ func TestInputOfTaskOfBackend(t *testing.T) {
 	lost := bridge.Failed(codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "lost")
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{t: t, updates: []error{lost}, answers: []keeperAnswer{
-			asks("a"), asks("a", "b"), {task: upstream("completed")},
+			requiring("a"), requiring("a", "b"), {task: upstream("completed")},
 		}}
 		first := toolCall(caller("a"), "t")
-		res, err := drive(t.Context(), k, asks().task, ignore)
+		res, err := drive(t.Context(), k, requiring().task, ignore)
 		for _, name := range []string{"a", "b"} {
 			if err != nil || len(res.InputRequired.GetInputRequests()) != 1 ||
 				res.InputRequired.GetInputRequests()[0].GetKey() != name {

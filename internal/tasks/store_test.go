@@ -38,8 +38,8 @@ func open(t *testing.T, dir string) *tasks.Tasks {
 	return all
 }
 
-// asks is a tool that requires two answers, one after the other, and returns them.
-var asks = tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+// askingTool is a tool that requires two answers, one after the other, and returns them.
+var askingTool = tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 	given := string(r.GetRequestState())
 	if answer := r.GetInputResponses()["k"]; answer != nil {
 		given += answer.GetElicit().GetAction() + " "
@@ -104,10 +104,10 @@ func TestTasksOfAnEarlierRun(t *testing.T) {
 			return err
 		})
 	})
-	asked := call(t, first, asks, cc, tasks.CallOptions{Backend: "asks"}).GetTaskId()
-	await(t, first, cc, asked)
-	update(t, first, cc, asked, "1")
-	await(t, first, cc, asked)
+	inputTask := call(t, first, askingTool, cc, tasks.CallOptions{Backend: "asks"}).GetTaskId()
+	await(t, first, cc, inputTask)
+	update(t, first, cc, inputTask, "1")
+	await(t, first, cc, inputTask)
 	ended := call(t, first, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return text("done")
 	}), cc, tasks.CallOptions{Backend: "asks"}).GetTaskId()
@@ -115,7 +115,7 @@ func TestTasksOfAnEarlierRun(t *testing.T) {
 	lost := call(t, first, stays, cc, tasks.CallOptions{Backend: "asks"}).GetTaskId()
 	again := call(t, first, stays, cc, tasks.CallOptions{Backend: "done", Retry: true}).GetTaskId()
 	upstream := call(t, first, driven, cc, tasks.CallOptions{Backend: "kept"}).GetTaskId()
-	gone := call(t, first, asks, cc, tasks.CallOptions{Backend: "gone"}).GetTaskId()
+	gone := call(t, first, askingTool, cc, tasks.CallOptions{Backend: "gone"}).GetTaskId()
 	await(t, first, cc, gone)
 	for range 3 {
 		<-running
@@ -127,7 +127,7 @@ func TestTasksOfAnEarlierRun(t *testing.T) {
 	second := open(t, dir)
 	defer second.Close()
 	second.Resume(map[string]bridge.Handler{
-		"asks": asks, "kept": kept,
+		"asks": askingTool, "kept": kept,
 		"done": tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			return text("again")
 		}),
@@ -143,15 +143,15 @@ func TestTasksOfAnEarlierRun(t *testing.T) {
 			t.Errorf("got %v, want %s with %q", task, status, text)
 		}
 	}
-	want(asked, "input_required", "")
-	update(t, second, cc, asked, "2")
-	want(asked, "completed", "1 2 ")
+	want(inputTask, "input_required", "")
+	update(t, second, cc, inputTask, "2")
+	want(inputTask, "completed", "1 2 ")
 	want(ended, "completed", "done")
 	want(lost, "failed", "restarted")
 	want(again, "completed", "again")
 	want(upstream, "completed", "kept")
 	want(gone, "failed", "gone")
-	if id := call(t, second, waits, cc, tasks.CallOptions{}).GetTaskId(); id == asked {
+	if id := call(t, second, waits, cc, tasks.CallOptions{}).GetTaskId(); id == inputTask {
 		t.Error("an id was used twice")
 	}
 }
@@ -253,7 +253,7 @@ func runAndKill(t *testing.T, dir string) map[string]string {
 func acknowledge(t *testing.T, dir string) {
 	t.Helper()
 	all, cc := open(t, dir), caller("a")
-	all.Resume(map[string]bridge.Handler{"asks": asks})
+	all.Resume(map[string]bridge.Handler{"asks": askingTool})
 	timeout := time.After(time.Minute)
 	for done := make(chan struct{}, 8); ; {
 		select {
@@ -263,7 +263,7 @@ func acknowledge(t *testing.T, dir string) {
 		}
 		go func() {
 			defer func() { <-done }()
-			id := call(t, all, asks, cc, tasks.CallOptions{Backend: "asks"}).GetTaskId()
+			id := call(t, all, askingTool, cc, tasks.CallOptions{Backend: "asks"}).GetTaskId()
 			fmt.Println("created", id)
 			for _, event := range []string{"answered", "completed"} {
 				await(t, all, cc, id)

@@ -212,14 +212,14 @@ func TestInputCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all, cc := newTasks(t, tasks.Options{Limits: limits.Tasks{Bytes: most}}), caller("a")
-				asks := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+				askingTool := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 					return &bridge.Result{InputRequired: &pb.InputRequired{
 						InputRequests: []*pb.InputRequest{
 							bridgetest.Form("a", "?", "x"), bridgetest.Form("b", c.question, "x"),
 						}, RequestState: []byte(c.state),
 					}}, nil
 				})
-				id := call(t, all, asks, cc, tasks.CallOptions{}).GetTaskId()
+				id := call(t, all, askingTool, cc, tasks.CallOptions{}).GetTaskId()
 				synctest.Wait()
 				if err := respond(t, all, cc, id, "1", c.response); err != nil {
 					t.Fatal(err)
@@ -459,7 +459,7 @@ func TestListHasPages(t *testing.T) {
 func TestManyTasks(t *testing.T) {
 	const n = 2_000
 	all := newTasks(t, tasks.Options{})
-	asks := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+	askingTool := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if len(r.GetInputResponses()) == 0 {
 			return &bridge.Result{InputRequired: &pb.InputRequired{
 				InputRequests: []*pb.InputRequest{
@@ -475,7 +475,7 @@ func TestManyTasks(t *testing.T) {
 			cc, arguments := caller(strconv.Itoa(i%10)), fmt.Sprintf(`{"n":%d}`, i)
 			c := toolCall(cc, "t")
 			c.Request.(*pb.CallToolRequest).Arguments = []byte(arguments)
-			res, err := all.Call(t.Context(), c, tasks.CallOptions{Handler: asks}, nil)
+			res, err := all.Call(t.Context(), c, tasks.CallOptions{Handler: askingTool}, nil)
 			if err != nil {
 				t.Error(err)
 				return

@@ -497,11 +497,11 @@ func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
 		}
 		return res, err
 	}
-	ask := []*pb.InputRequest{bridgetest.Form("name", "What is your name?", "value")}
+	requests := []*pb.InputRequest{bridgetest.Form("name", "What is your name?", "value")}
 	if r.RequestState != nil {
-		ask = []*pb.InputRequest{bridgetest.Form("age", "How old are you?", "value")}
+		requests = []*pb.InputRequest{bridgetest.Form("age", "How old are you?", "value")}
 	}
-	return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: ask, RequestState: []byte("x")}}, nil
+	return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: requests, RequestState: []byte("x")}}, nil
 }
 
 // register registers h as the contract's service, without the checks of a front.

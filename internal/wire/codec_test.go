@@ -109,7 +109,7 @@ func TestPool(t *testing.T) {
 			p.Put(b)
 		}
 	}
-	odd := make([]byte, 5000) // nobody gives back such a one; it would be used for as much as 4096
+	odd := make([]byte, 5000) // no such buffer is returned to the pool, where it would serve 4096 bytes
 	p.Put(&odd)
 	if b := p.Get(4097); cap(*b) < 4097 {
 		t.Errorf("%d bytes", cap(*b))

@@ -104,7 +104,7 @@ func TestManyRoundsAndOnce(t *testing.T) {
 }
 
 func TestRepeatedEventsAreLoggedOnce(t *testing.T) {
-	ask := func(ctx context.Context) error {
+	askUser := func(ctx context.Context) error {
 		_, err := mcpbridge.Elicit[bool](ctx, "Sure?")
 		return err
 	}
@@ -125,11 +125,11 @@ func TestRepeatedEventsAreLoggedOnce(t *testing.T) {
 		steps []func(context.Context) error
 		want  int
 	}{
-		{"progress before the question", []func(context.Context) error{report, ask}, 1},
-		{"log message before the question", []func(context.Context) error{write, ask}, 1},
-		{"progress between two questions", []func(context.Context) error{ask, report, ask}, 1},
-		{"progress after the question", []func(context.Context) error{ask, report}, 0},
-		{"progress in Once", []func(context.Context) error{reportOnce, ask}, 0},
+		{"progress before the question", []func(context.Context) error{report, askUser}, 1},
+		{"log message before the question", []func(context.Context) error{write, askUser}, 1},
+		{"progress between two questions", []func(context.Context) error{askUser, report, askUser}, 1},
+		{"progress after the question", []func(context.Context) error{askUser, report}, 0},
+		{"progress in Once", []func(context.Context) error{reportOnce, askUser}, 0},
 		{"no question", []func(context.Context) error{report, write}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -182,15 +182,15 @@ func TestFailedStepIsNotRemembered(t *testing.T) {
 func TestChangedQuestionIsAskedAnewAndAKeyKeepsItTheSame(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	n := 0
-	ask := func(opts ...mcpbridge.AskOption) func(context.Context) (string, error) {
+	askUser := func(opts ...mcpbridge.AskOption) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			n++
 			a, err := mcpbridge.Elicit[string](ctx, fmt.Sprintf("Pay %d?", min(n, 2)), opts...)
 			return a.Data, err
 		}
 	}
-	does(app, "anew", ask())
-	does(app, "same", ask(mcpbridge.Key("pay")))
+	does(app, "anew", askUser())
+	does(app, "same", askUser(mcpbridge.Key("pay")))
 	if called := mcpbridgetest.Call(t, app, "anew", nil, mcpbridgetest.WithAnswers("a", "b")); called.Text() != "b" ||
 		called.Rounds != 3 {
 		t.Errorf("got %q in %d rounds", called.Text(), called.Rounds)
@@ -394,7 +394,7 @@ func TestForeignStateIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnswersThatNobodyAskedForAreNotKept(t *testing.T) {
+func TestUnrequestedAnswersAreNotKept(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	does(app, "asks", func(ctx context.Context) (string, error) {
 		_, err := mcpbridge.Elicit[bool](ctx, "Sure?", mcpbridge.Key("sure"))

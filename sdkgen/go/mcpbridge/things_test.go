@@ -218,7 +218,7 @@ func TestChangesAreTold(t *testing.T) {
 	if got := <-l.events; got.GetToolsListChanged() == nil {
 		t.Errorf("got %v", got)
 	}
-	app.NotifyUpdated("book://x/12") // nobody's
+	app.NotifyUpdated("book://x/12") // no listener has subscribed to it
 	app.RemovePrompt("review")       // not asked for
 	app.NotifyUpdated("file:///dir/a")
 	if got := <-l.events; got.GetResourceUpdated().GetUri() != "file:///dir/a" {

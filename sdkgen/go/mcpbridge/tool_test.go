@@ -433,7 +433,7 @@ func TestProgressAndLogs(t *testing.T) {
 		mcpbridge.Log(ctx, mcpbridge.LevelDebug, func() {})
 		log.InfoContext(ctx, "hello", "k", "v")
 		log.Log(ctx, slog.LevelError+8, "fire")
-		log.Info("nobody's")
+		log.Info("outside a call")
 		late <- ctx
 		return "", nil
 	})
