@@ -37,7 +37,9 @@ type outgoing struct {
 // failed handles a message that is not sent: asker fails, because the server may wait for the message for ever.
 func (m *outgoing) failed(why error) {
 	if m.asker != nil {
-		m.asker.fail(&lostError{err: fmt.Errorf("did not receive the response to its request: %w", why), responseLost: true})
+		m.asker.fail(&lostError{
+			err: fmt.Errorf("did not receive the response to its request: %w", why), responseLost: true,
+		})
 	}
 }
 

@@ -200,8 +200,8 @@ const (
 	invalidLinesEvery = 10 * time.Second
 )
 
-var errInvalidLines = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", limits.InvalidLines,
-	limits.InvalidLinesWindow)
+var errInvalidLines = fmt.Errorf("the program printed more than %d lines that are not MCP within %s",
+	limits.InvalidLines, limits.InvalidLinesWindow)
 
 // add counts a line. It returns whether there are too many.
 func (t *invalidLines) add(line []byte, err error) (full bool) {

@@ -45,8 +45,8 @@ type Intervals struct {
 	// If zero, there are no crash loops.
 	Crashes     int
 	CrashWindow time.Duration
-	// ShortageDelay is the wait after an attempt that failed because the machine lacks a resource, which does not count as a
-	// failure of the backend.
+	// ShortageDelay is the wait after an attempt that failed because the machine lacks a resource, which does not count
+	// as a failure of the backend.
 	ShortageDelay time.Duration
 	// CallWait is how long a call waits for a connection. For a program that starts, it waits without a limit of its
 	// own.
