@@ -408,8 +408,8 @@ func panicAtFailpoints(ctx context.Context, r *Rig) error {
 	// A few connections stay open and idle for a while, but there are no more processes than before.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
 	r.report("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
-		fmt.Sprintf("%d failpoints: the process continues, each call has one response, which is INTERNAL if it failed; "+
-			"0 leaks; after three panics at one place the bridge is not ready", len(panicPoints)),
+		fmt.Sprintf("%d failpoints: the process continues, each call has one response, which is INTERNAL if it "+
+			"failed; 0 leaks; after three panics at one place the bridge is not ready", len(panicPoints)),
 		"%d panics at %d points, %d calls and %d other requests, %d failed with INTERNAL: %d wrong %s%s; fds %d → %d, "+
 			"children %d → %d, exited within %v; %d logged from %d places, %d with a missing or repeated stack%s",
 		p.panics, len(panicPoints), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first,
@@ -575,7 +575,8 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 	return err
 }
 
-// panicRepeatedly triggers at least three panics at one place within a minute, after which the bridge must not be ready.
+// panicRepeatedly triggers at least three panics at one place within a minute, after which the bridge must
+// not be ready.
 func (p *panicking) panicRepeatedly(ctx context.Context) error {
 	for n := 0; n < 3; n += p.r.cycles(2, 250) { // the number of panics that at triggers
 		if err := p.at(ctx, "mcpserverPost"); err != nil {
