@@ -67,9 +67,9 @@ func await(t *testing.T, all *tasks.Tasks, cc *pb.CallContext, id string) *pb.Ta
 	}
 }
 
-// In the next run, a task that waits for input still does, one that has ended has its result, and one whose call was in
-// flight is continued if its backend keeps it, repeated if its tool allows that, and failed otherwise. A task uses a
-// key only once (TE-6).
+// In the next run, a task that waits for input still does, one that has ended has its result, and one whose call was
+// in flight is continued if its backend keeps it, repeated if its tool allows that, and failed otherwise. A task uses
+// a key only once (TE-6).
 func TestTasksOfAnEarlierRun(t *testing.T) {
 	dir, cc := t.TempDir(), caller("a")
 	first := open(t, dir)

@@ -65,7 +65,7 @@ func pollTasks(ctx context.Context, r *Rig) error {
 	legacy := float64(took[legacyGet]) / float64(took[ping])
 	modern := float64(took[modernGet]) / float64(took[discover])
 	r.report("L12", legacy <= 1 && modern <= 1,
-		"a tasks/get takes at most the CPU time of a ping, and since 2026-07-28, which has no ping, of a server/discover",
+		"a tasks/get takes at most the CPU time of a ping, and since 2026-07-28, without pings, of a server/discover",
 		"%.2f (%v, %v) and %.2f (%v, %v)", legacy, took[legacyGet], took[ping], modern, took[modernGet], took[discover])
 	return err
 }

@@ -187,7 +187,8 @@ func descendants(of int) []int {
 // gone waits until the processes have ended. It polls, because most are not children of the test.
 func gone(t *testing.T, pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo
+	deadline := time.Now().Add(10 * time.Second)
+	for ; ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // no signal reports the end of such a process
 		pids = slices.DeleteFunc(pids, func(pid int) bool {
 			_, runs := parentOf(pid)
 			return !runs
