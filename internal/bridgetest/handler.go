@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -327,6 +328,21 @@ type tool func(ctx context.Context, h *Handler, r *pb.CallToolRequest, emit brid
 
 // extraTools are the tools that the laws and the kit do not need.
 var extraTools = map[string]tool{
+	// climb sends progress before each of three seconds.
+	"climb": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+		for step := range 3 {
+			p := &pb.Progress{Progress: float64(step), Total: proto.Float64(3), Message: proto.String("higher")}
+			if err := emit(ctx, bridge.Event{Progress: p}); err != nil {
+				return nil, err
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return done(Text("on top"))
+	},
 	// why requests a name and returns why there is none.
 	"why": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if in := r.GetInputResponses()["name"]; in != nil {

@@ -75,21 +75,6 @@ var kit = map[string]tool{
 		}
 		return done(Text("counted"))
 	},
-	// climb sends progress before each of three seconds.
-	"climb": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		for step := range 3 {
-			p := &pb.Progress{Progress: float64(step), Total: proto.Float64(3), Message: proto.String("higher")}
-			if err := emit(ctx, bridge.Event{Progress: p}); err != nil {
-				return nil, err
-			}
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		return done(Text("on top"))
-	},
 	// ask requests a name, then its confirmation, and keeps the name in its state.
 	"ask": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
