@@ -314,6 +314,8 @@ class FramesTest {
     peer.call(2, "runs", Map.of());
     peer.send(Frames.CANCEL, 2);
     peer.call(3, "echo", Map.of("text", "x"));
+    peer.send(Frames.CALL, 4, (byte) 10); // Frames are read in order: the error means that CANCEL has been read.
+    assertEquals(Status.Code.INTERNAL, peer.next().code());
     go.release();
     assertEquals("held", peer.next().text());
     assertEquals(Status.Code.CANCELLED, peer.next().code());
