@@ -130,12 +130,13 @@ func (k *task) record() *record {
 		Backend: k.backend, Issuer: k.owner.issuer, Subject: k.owner.subject, Session: k.session, Number: k.number,
 		Created: k.created, Updated: k.updated, TTL: k.ttl, Status: k.status, Message: k.message,
 		Request: encode(k.call.Request), Retry: k.retry, Round: roundRecord{
-			Number: k.round.number, Requested: k.round.requested, Keys: k.round.keys, State: k.round.state,
-			Responses: map[string][]byte{},
+			Number: k.round.number, Requested: k.round.requested, State: k.round.state,
+			Keys: map[string]string{}, Responses: map[string][]byte{},
 		},
 	}
-	for _, req := range k.round.pending {
-		r.Round.Pending = append(r.Round.Pending, encode(req))
+	for _, p := range k.round.pending {
+		r.Round.Pending = append(r.Round.Pending, encode(p.request))
+		r.Round.Keys[p.request.GetKey()] = p.key
 	}
 	for key, response := range k.round.responses {
 		r.Round.Responses[key] = encode(response)
@@ -169,7 +170,7 @@ func taskOf(id string, r *record) (*task, error) {
 		call:  &bridge.Call{Method: bridge.CallTool, Request: request, Session: r.Session, Background: true},
 		retry: r.Retry,
 		round: round{
-			number: r.Round.Number, requested: r.Round.Requested, keys: r.Round.Keys, state: r.Round.State,
+			number: r.Round.Number, requested: r.Round.Requested, state: r.Round.State,
 			responses: map[string]*pb.InputResponse{},
 		},
 	}
@@ -177,7 +178,7 @@ func taskOf(id string, r *record) (*task, error) {
 	for _, data := range r.Round.Pending {
 		req := &pb.InputRequest{}
 		err = errors.Join(err, proto.Unmarshal(data, req))
-		k.round.pending = append(k.round.pending, req)
+		k.round.pending = append(k.round.pending, pendingInput{req, r.Round.Keys[req.GetKey()]})
 	}
 	for key, data := range r.Round.Responses {
 		response := &pb.InputResponse{}

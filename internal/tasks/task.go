@@ -80,13 +80,19 @@ type state struct {
 
 // A round is the input that a task waits for.
 type round struct {
-	number    int // of rounds so far
-	requested int // requests so far: a task never uses a key again (2026-07-28: extension tasks, task update requests)
-	// pending are the requests without a response, with the keys of the task; keys are those of the tool.
-	pending   []*pb.InputRequest
-	keys      map[string]string
-	responses map[string]*pb.InputResponse
+	number int // of rounds so far
+	// requested is the number of requests so far: a task never uses a key again (2026-07-28: extension tasks, task
+	// update requests).
+	requested int
+	pending   []pendingInput               // without a response
+	responses map[string]*pb.InputResponse // by the tool's keys
 	state     []byte
+}
+
+// A pendingInput is a request with the key of the task, and the tool's key.
+type pendingInput struct {
+	request *pb.InputRequest
+	key     string
 }
 
 // A watcher receives the changes of tasks.
@@ -97,7 +103,10 @@ func (k *task) describe(rev bridge.Revision) *pb.Task {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d := k.summaryLocked(rev)
-	d.InputRequests, d.Result, d.Error = k.round.pending, k.result, k.err
+	d.Result, d.Error = k.result, k.err
+	for _, p := range k.round.pending {
+		d.InputRequests = append(d.InputRequests, p.request)
+	}
 	return d
 }
 
@@ -202,11 +211,8 @@ func (k *task) unwatch(w *watcher) {
 // measure returns the number of bytes of the request, the input and the result of the task. The caller holds mu.
 func (k *task) measure() int64 {
 	n := proto.Size(k.call.Request) + len(k.round.state) + proto.Size(k.result) + proto.Size(k.err)
-	for _, req := range k.round.pending {
-		n += proto.Size(req)
-	}
-	for own, key := range k.round.keys {
-		n += len(own) + len(key)
+	for _, p := range k.round.pending {
+		n += proto.Size(p.request) + len(p.key)
 	}
 	for key, response := range k.round.responses {
 		n += len(key) + proto.Size(response)
@@ -349,14 +355,12 @@ func (k *task) require(needs *pb.InputRequired) {
 	}
 	k.round = round{
 		number: k.round.number, requested: k.round.requested, state: needs.RequestState,
-		keys: map[string]string{}, responses: map[string]*pb.InputResponse{},
 	}
 	for _, req := range needs.GetInputRequests() {
 		k.round.requested++
 		own := bridge.ShallowCopy(req)
 		own.Key = strconv.Itoa(k.round.requested)
-		k.round.keys[own.GetKey()] = req.GetKey()
-		k.round.pending = append(k.round.pending, own)
+		k.round.pending = append(k.round.pending, pendingInput{own, req.GetKey()})
 	}
 	if len(k.round.pending) == 0 { // there is only a state, with which the call continues
 		k.proceed()
@@ -370,18 +374,21 @@ func (k *task) update(responses map[string]*pb.InputResponse) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, size := len(k.round.pending), 0
-	for _, req := range k.round.pending {
-		size += proto.Size(responses[req.GetKey()])
+	for _, p := range k.round.pending {
+		size += proto.Size(responses[p.request.GetKey()])
 	}
 	if size > 0 && !k.all.fits(int64(size)) {
 		return k.all.tooLarge("tasks/update: the responses are not accepted")
 	}
-	k.round.pending = slices.DeleteFunc(k.round.pending, func(req *pb.InputRequest) bool {
-		r := responses[req.GetKey()]
+	k.round.pending = slices.DeleteFunc(k.round.pending, func(p pendingInput) bool {
+		r := responses[p.request.GetKey()]
 		if r == nil {
 			return false
 		}
-		k.round.responses[k.round.keys[req.GetKey()]] = r
+		if k.round.responses == nil {
+			k.round.responses = map[string]*pb.InputResponse{}
+		}
+		k.round.responses[p.key] = r
 		return true
 	})
 	switch len(k.round.pending) {
