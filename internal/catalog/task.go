@@ -29,8 +29,10 @@ func (c *Catalog) taskOptions(call *bridge.Call, r *pb.CallToolRequest, t *tool)
 	rule, rev := c.o.TaskPolicy.Of(r.GetName()), call.Revision()
 	execution := t.taskExecution()
 	support := execution.GetTaskSupport()
-	allowed := !rule.Never && (rule.Set || support == taskOptional || support == taskRequired)
 	requested := r.GetTask() != nil && rev.HasTaskMetadata()
+	// The client may know a tool that could not be listed in time here.
+	unlisted := t == nil && requested && c.servesTasks()
+	allowed := !rule.Never && (rule.Set || support == taskOptional || support == taskRequired || unlisted)
 	if !allowed && !requested {
 		return nil, nil //nolint:nilnil // as above
 	}
