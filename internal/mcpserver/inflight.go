@@ -18,6 +18,8 @@ type inFlight struct {
 	tokens map[string]struct{}                // the keys of their progress tokens
 	// asking ends the input requests that a tasks/result has sent, by the id of the task.
 	asking map[string]*context.CancelCauseFunc
+	// reports are those of tasks. It is nil before the first task.
+	reports *taskReports
 }
 
 // errDuplicateID is the cause of the error for a request with the id of another one.

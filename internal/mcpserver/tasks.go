@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -52,10 +55,11 @@ func taskCall(caller *pb.CallContext, id string) *bridge.Call {
 
 // createdTask responds to a tools/call of a legacy client with a task, whose further changes the client is notified of.
 func (ss *session) createdTask(x *exchange, call *bridge.Call, task *pb.Task) {
-	created := taskCall(call.Context(), task.GetTaskId())
-	progress := ss.progressOf(x, task.GetTaskId())
-	// the session cannot end before: the tools/call is one of its calls
-	ss.calls.Go(func() { ss.reportTask(created, progress) })
+	if r := ss.reports(); r.add(task.GetTaskId(), ss.progressOf(x, task.GetTaskId())) {
+		// the task ends the watch
+		_, _ = ss.s.opts.Tasks.Changes(call, []string{task.GetTaskId()}, r.changes.Add)
+		r.changes.Add(feed.TaskChanged(task.GetTaskId())) // it may have reported progress before
+	}
 	result, err := ss.s.encode([]byte(`{"task":`), task, ss.rev)
 	if err != nil {
 		x.fail(call.Method, err)
@@ -64,33 +68,114 @@ func (ss *session) createdTask(x *exchange, call *bridge.Call, task *pb.Task) {
 	x.finishRaw(append(result, '}'))
 }
 
-// reportTask notifies the client of a task whenever it has changed, until it or the session ends. While the task is
-// working, it only reports progress, if the client requested it.
-func (ss *session) reportTask(call *bridge.Call, progress *exchange) {
-	defer ss.s.panics.Recover(call.Method.Name, nil)
-	if progress != nil {
-		defer progress.pace.end(false)
+// taskReports are the tasks of a session of 2025-11-25 that have not ended. One goroutine notifies the client of their
+// changes. When the session has ended, they do not refer to it, because the tasks refer to them.
+type taskReports struct {
+	changes *feed.Pending
+
+	mu    sync.Mutex // guards what follows
+	tasks map[string]*taskReport
+	ended bool // with the session
+}
+
+// A taskReport is what the client has received of a task.
+type taskReport struct {
+	version uint64
+	// progress sends the progress of the task. It is nil if the client did not request it.
+	progress *exchange
+}
+
+// reports returns the reports of the session's tasks, which begin with the first task. A call of the session must be in
+// flight.
+func (ss *session) reports() *taskReports {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.running.reports == nil {
+		r := &taskReports{tasks: map[string]*taskReport{}}
+		r.changes = feed.NewPending(ss.s.opts.Limits.Changes, ss.s.opts.Limits.ChangesBytes, r.filter)
+		ss.running.reports = r
+		ss.calls.Go(func() { ss.reportTasks(r) })
 	}
-	for version := uint64(0); ; {
-		task, newer, err := ss.s.opts.Tasks.Next(ss.ctx, call, version)
-		if err != nil {
-			return
-		}
-		version = newer
-		if task.GetStatus() == tasks.Working {
-			if p := ss.s.opts.Tasks.Progress(call); p != nil && progress != nil {
-				_ = progress.reportProgress(p) // of no consequence: the client may have no stream now
+	return ss.running.reports
+}
+
+// add adds a task. It returns false if the session has ended.
+func (r *taskReports) add(id string, progress *exchange) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.tasks[id] = &taskReport{progress: progress}
+	}
+	return !r.ended
+}
+
+// get returns the report of a task, or nil after its end.
+func (r *taskReports) get(id string) *taskReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tasks[id]
+}
+
+func (r *taskReports) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.tasks[id]; t != nil && t.progress != nil {
+		t.progress.pace.end(false)
+	}
+	delete(r.tasks, id)
+}
+
+func (r *taskReports) filter() *pb.SubscriptionFilter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &pb.SubscriptionFilter{TaskIds: slices.Collect(maps.Keys(r.tasks))}
+}
+
+func (r *taskReports) end() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	for _, id := range r.filter().GetTaskIds() {
+		r.remove(id)
+	}
+}
+
+// reportTasks notifies the client of the changes of its tasks until the session ends.
+func (ss *session) reportTasks(r *taskReports) {
+	defer r.end()
+	for {
+		select {
+		case <-r.changes.Ready():
+			for _, c := range r.changes.Take() {
+				ss.reportTask(r, c.GetTaskChanged().GetTaskId())
 			}
-			continue
-		}
-		ends := tasks.IsFinal(task.GetStatus())
-		if ends && progress != nil {
-			progress.pace.end(false)
-		}
-		ss.notify(feed.TaskChanged(task.GetTaskId()))
-		if ends {
+		case <-ss.ctx.Done():
 			return
 		}
+	}
+}
+
+// reportTask notifies the client of the current state of a task, if it has changed. While the task is working, it only
+// reports progress, if the client requested it.
+func (ss *session) reportTask(r *taskReports, id string) {
+	defer ss.s.panics.Recover("a change of a task", nil)
+	report := r.get(id)
+	if report == nil {
+		return
+	}
+	task, version, progress, err := ss.s.opts.Tasks.State(taskCall(ss.caller, id))
+	if err != nil || tasks.IsFinal(task.GetStatus()) {
+		r.remove(id)
+	}
+	if err != nil || version == report.version {
+		return
+	}
+	report.version = version
+	switch {
+	case task.GetStatus() != tasks.Working:
+		ss.notify(feed.TaskChanged(id))
+	case report.progress != nil && progress != nil:
+		_ = report.progress.reportProgress(progress) // of no consequence: the client may have no stream now
 	}
 }
 

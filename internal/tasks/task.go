@@ -102,6 +102,11 @@ type watcher struct{ report func(id, status string) }
 func (k *task) describe(rev bridge.Revision) *pb.Task {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.describeLocked(rev)
+}
+
+// describeLocked is describe for callers that hold mu.
+func (k *task) describeLocked(rev bridge.Revision) *pb.Task {
 	d := k.summaryLocked(rev)
 	d.Result, d.Error = k.result, k.err
 	for _, p := range k.round.pending {

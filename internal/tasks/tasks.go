@@ -159,15 +159,15 @@ func (t *Tasks) Get(call *bridge.Call) (*pb.Task, error) {
 	return k.describe(call.Revision()), nil
 }
 
-// Progress returns the last progress of a task that has not ended, or nil. The call is one of tasks/get.
-func (t *Tasks) Progress(call *bridge.Call) *pb.Progress {
+// State is Get with the version of the task, and its last progress, which is nil after its end.
+func (t *Tasks) State(call *bridge.Call) (task *pb.Task, version uint64, progress *pb.Progress, err error) {
 	k, err := t.find(call)
 	if err != nil {
-		return nil
+		return nil, 0, nil, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.progress
+	return k.describeLocked(call.Revision()), k.version, k.progress, nil
 }
 
 // Next is Get once the task has changed since a version, and returns its new version. The first version is 1.
