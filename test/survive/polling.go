@@ -41,7 +41,8 @@ func measureTasks(ctx context.Context, r *Rig) error {
 			return err
 		}
 	}
-	r.report("L11", each[loadgen.Modern] <= 4 && each[loadgen.Legacy] <= 4, "at most 4 KiB for each task that waits for an answer",
+	r.report("L11", each[loadgen.Modern] <= 4 && each[loadgen.Legacy] <= 4,
+		"at most 4 KiB for each task that waits for an answer",
 		"%d tasks in %.1f KiB each; in %.1f KiB if a session of 2025-11-25 created them", n, each[loadgen.Modern],
 		each[loadgen.Legacy])
 	return nil
