@@ -26,7 +26,7 @@ const (
 	// resetGrace is the age from which the reset of a stream is free.
 	resetGrace = 250 * time.Millisecond
 	// goAwayTimeout is how long the client has to read GOAWAY.
-	goAwayTimeout = 100 * time.Millisecond
+	goAwayTimeout = time.Second
 )
 
 var errFlood = errors.New("too many frames that ask for nothing")
