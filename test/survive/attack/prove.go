@@ -37,8 +37,7 @@ func (r *rig) prove(ctx context.Context, rows []Row) *sync.WaitGroup {
 func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]string) {
 	var tops []string
 	for name := range tests {
-		top, _, _ := strings.Cut(name, "/")
-		if !slices.Contains(tops, top) {
+		if top := topLevel(name); !slices.Contains(tops, top) {
 			tops = append(tops, top)
 		}
 	}
@@ -63,7 +62,7 @@ func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]s
 		case "pass", "fail", "skip":
 			ended[e.Test] = e.Action
 		case "output":
-			output[e.Test] += e.Output
+			output[topLevel(e.Test)] += e.Output // subtests have the reason
 		}
 	}
 	for name, ids := range tests {
@@ -73,10 +72,16 @@ func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]s
 		case "":
 			why = fmt.Errorf("the test did not run: %w %.500s", errors.Join(err), stderr.String())
 		default:
-			why = fmt.Errorf("the test ended with %s: %.1000s", ended[name], output[name])
+			why = fmt.Errorf("the test ended with %s: %.4000s", ended[name], output[topLevel(name)])
 		}
 		for _, id := range ids {
 			r.check(id+" "+pkg+" "+name, why)
 		}
 	}
+}
+
+// topLevel returns the name of the test that a subtest belongs to.
+func topLevel(test string) string {
+	name, _, _ := strings.Cut(test, "/")
+	return name
 }
