@@ -9,7 +9,7 @@ import (
 )
 
 // Callers that may receive different content have different audiences, for tokens of any length.
-func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
+func TestAudienceIsEveryCallerWithTheSameView(t *testing.T) {
 	of := func(change func(*pb.CallContext)) bridge.Audience {
 		cc := &pb.CallContext{
 			Verified: &pb.VerifiedCaller{

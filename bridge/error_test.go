@@ -51,17 +51,17 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 	}
 }
 
-// A backend need not say more than the code: gRPC in several languages does not, for a method that is not there.
+// A status may have a code only: gRPC in several languages returns that for unknown methods.
 func TestAStatusWithoutAMessageHasOne(t *testing.T) {
 	for code, want := range map[codes.Code]string{codes.Unimplemented: "Method not found", codes.NotFound: "NotFound"} {
 		e := bridge.FromStatus(status.New(code, ""))
 		if got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool).GetMessage(); got != want {
-			t.Errorf("%v is told as %q, want %q", code, got, want)
+			t.Errorf("%v: got message %q, want %q", code, got, want)
 		}
 	}
 }
 
-// Whatever a backend says in a status, a client gets JSON that it can use.
+// Whatever status a backend returns, a client receives valid JSON.
 func TestStatusesOfHostileBackends(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)
 	info := func(domain, reason, outcome string) *errdetails.ErrorInfo {
@@ -121,8 +121,8 @@ func TestStatusesOfHostileBackends(t *testing.T) {
 	}
 }
 
-// What became of a call is told in the words that every gRPC client understands, too.
-func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
+// The outcome of a call is also in the details of the status, in the standard form of gRPC.
+func TestStatusHasTheOutcomeOfACall(t *testing.T) {
 	down := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "down")
 	down.RetryAfter = 1500 * time.Millisecond
 	for _, c := range []struct {
@@ -184,13 +184,12 @@ func TestErrorSurvivesJSONRPC(t *testing.T) {
 			t.Errorf("%d of %s in %s is %v, public %v", c.code, c.m.Name, c.from, e.Code, e.Public())
 		}
 		if out := e.JSONRPC(c.to, c.m); out.GetCode() != c.want || out.GetMessage() != "said so" {
-			t.Errorf("%d of %s in %s is told as %v in %s", c.code, c.m.Name, c.from, out, c.to)
+			t.Errorf("%d of %s in %s: got %v in %s", c.code, c.m.Name, c.from, out, c.to)
 		}
 	}
 }
 
-// Of what backends and MCP servers say of an error, as much is kept as anybody reads, wherever they say it; its data is
-// kept.
+// Messages of errors of backends and MCP servers are shortened to a limit, wherever they come from. Their data is not.
 func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 	const most = 8 << 10
 	for _, n := range []int{most - 1, most, most + 1, 1 << 20} {
@@ -201,10 +200,10 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for where, e := range map[string]*bridge.Error{
-			"a status":     bridge.FromStatus(status.New(codes.InvalidArgument, text)),
-			"its details":  bridge.FromStatus(exact),
-			"a response":   bridge.FromJSONRPC(rpc, bridge.Rev20251125, bridge.CallTool),
-			"what is told": bridge.Errorf(codes.NotFound, "%s", text).Redacted(),
+			"a status":         bridge.FromStatus(status.New(codes.InvalidArgument, text)),
+			"its details":      bridge.FromStatus(exact),
+			"a response":       bridge.FromJSONRPC(rpc, bridge.Rev20251125, bridge.CallTool),
+			"a redacted error": bridge.Errorf(codes.NotFound, "%s", text).Redacted(),
 		} {
 			got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool)
 			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) ||
@@ -215,7 +214,7 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 				t.Errorf("%s of %d bytes: the data has become %.50s", where, n, got.GetData())
 			}
 			if len(e.Error()) > most {
-				t.Errorf("%s of %d bytes: the log is told %d", where, n, len(e.Error()))
+				t.Errorf("%s of %d bytes: the log has %d", where, n, len(e.Error()))
 			}
 		}
 		if rpc.GetMessage() != text {
@@ -224,7 +223,7 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoErrorOfOursKeepsItsMeaning(t *testing.T) {
+func TestErrorsOfOthersKeepTheirMeaning(t *testing.T) {
 	ours := bridge.Errorf(codes.NotFound, "no such thing")
 	for _, c := range []struct {
 		err    error

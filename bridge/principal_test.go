@@ -12,7 +12,7 @@ import (
 )
 
 // Names of different kinds in certificates of the same authority are different principals, however they are written.
-func TestNamesOfCertificatesAreToldApart(t *testing.T) {
+func TestNamesOfCertificatesAreDistinguished(t *testing.T) {
 	uri := func(s string) *x509.Certificate {
 		u, err := url.Parse(s)
 		if err != nil {

@@ -28,7 +28,7 @@ import (
 
 const module = "github.com/mcpbridge/mcpbridge/"
 
-// An importRule says what some packages must not import. Paths are below the module; a prefix stands for all below it.
+// An importRule lists what some packages must not import. Paths are below the module; a prefix stands for all below it.
 type importRule struct {
 	who, notWhom []string
 	except       []string // of who
@@ -156,8 +156,8 @@ func isBelow(path string, prefixes []string) bool {
 
 var revisionName = regexp.MustCompile(`^20\d\d-\d\d-\d\d$`)
 
-// A rule about what is not there says nothing.
-func TestImportRulesAreAboutWhatIsThere(t *testing.T) {
+// A rule about packages that do not exist has no effect.
+func TestImportRulesNameExistingPackages(t *testing.T) {
 	var all []string
 	for _, p := range loadModule(t) {
 		all = append(all, below(p.PkgPath))

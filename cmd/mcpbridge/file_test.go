@@ -14,7 +14,7 @@ func TestVariablesAreExpandedAndNotPrinted(t *testing.T) {
 	config := writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0"}}
 backends:
-  - name: tells
+  - name: prints
     launch:
       command: [sh, -c, "echo the token is $TOKEN, the text is $TEXT >&2; exec %s", "${env:SECRET_TOKEN}"]
       env: {TOKEN: "${env:SECRET_TOKEN}", TEXT: "$${env:SECRET_TOKEN}"}

@@ -13,7 +13,7 @@ import (
 )
 
 // The command writes all imports of the contract except those that protoc includes.
-func TestProtoWritesWhatItImports(t *testing.T) {
+func TestProtoWritesItsImports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "proto")
 	long := time.Unix(1, 0)
 	for range 2 { // the second time, the files exist

@@ -82,7 +82,7 @@ func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsRes
 	res := &pb.ListToolsResponse{TtlMs: &hour}
 	for _, t := range [][2]string{
 		{"echo", "Returns its arguments as text."},
-		{"slow", "Takes ms milliseconds, or until it is cancelled, and tells its progress."},
+		{"slow", "Takes ms milliseconds, or until it is cancelled, and reports progress."},
 		{"ask", "Asks for a name and greets it."},
 		{"crash", "Ends this process."},
 	} {

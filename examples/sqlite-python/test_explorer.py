@@ -61,7 +61,7 @@ async def failure(client: Client, tool: str, **arguments: Any) -> str:
     return text
 
 
-async def test_it_looks_and_tells(client: Client) -> None:
+async def test_tools_describe_and_query(client: Client) -> None:
     tables = await structured(client, "tables")
     assert [(t["name"], t["kind"], t["columns"]) for t in tables["result"]] == [
         ("customers", "table", ["id", "name", "photo"]),
@@ -140,7 +140,7 @@ async def test_tables_are_resources(client: Client) -> None:
     assert completed["completion"]["values"] == ["odd name/%", "orders"]
 
 
-async def test_nothing_can_be_changed_unless_it_is_said(client: Client) -> None:
+async def test_the_database_is_read_only_by_default(client: Client) -> None:
     assert "execute" not in [tool["name"] for tool in (await client.request("tools/list"))["tools"]]
 
 
@@ -170,19 +170,19 @@ async def test_the_user_decides(shop: Path, answer: Any, outcome: tuple[str, int
     assert orders(shop) == left
 
 
-async def test_who_cannot_be_asked_destroys_nothing(shop: Path) -> None:
+async def test_clients_without_elicitation_change_nothing(shop: Path) -> None:
     async with start([sys.executable, PROGRAM, str(shop), "--write"], capabilities={}) as client:
         for sql in (DELETE.replace(":who", "1"), "DROP TABLE orders", "REPLACE INTO orders (id, total) VALUES (1, 0)"):
             assert "Nothing was changed" in await failure(client, "execute", sql=sql)
         assert orders(shop) == 3
-        # To add something destroys nothing.
+        # Adding a row destroys nothing.
         assert (await structured(client, "execute", sql="INSERT INTO orders (total) VALUES (?)", parameters=[1]))[
             "rows"
         ] == 1
     assert orders(shop) == 4
 
 
-async def test_clients_are_told_of_tables(shop: Path) -> None:
+async def test_clients_are_notified_of_tables(shop: Path) -> None:
     async with start([sys.executable, PROGRAM, str(shop), "--write"]) as client:
         await client.request("resources/subscribe", {"uri": "table://orders"})
         await structured(client, "execute", sql="INSERT INTO orders (total) VALUES (1)")
@@ -193,8 +193,8 @@ async def test_clients_are_told_of_tables(shop: Path) -> None:
         assert "table://invoices" in [r["uri"] for r in (await client.request("resources/list"))["resources"]]
 
 
-# Without the bridge: what a client of 2025-11-25 cannot show.
-async def test_an_answer_holds_for_what_was_asked(shop: Path) -> None:
+# Without the bridge, for behavior that clients of 2025-11-25 do not show.
+async def test_an_answer_is_for_its_question_only(shop: Path) -> None:
     app = explorer.explorer(shop, write=True)
 
     def context() -> v1.CallContext:

@@ -27,7 +27,7 @@ func (l *full) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Who connects is served soon after there are descriptors again, and the log says once what is wrong.
+// Once descriptors are free again, clients are served, and the log has the problem once.
 func TestAcceptResumesWhenDescriptorsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -79,7 +79,7 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 	return c
 }
 
-// A remote is a connection that says that it comes from an address.
+// A remote is a connection with another remote address.
 type remote struct {
 	net.Conn
 	from net.Addr
@@ -190,7 +190,7 @@ func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 			}
 			if got := c.log.String(); strings.Count(got, "too many HTTP connections") != 1 ||
 				!strings.Contains(got, `"limit":8`) {
-				t.Errorf("the log says %s", got)
+				t.Errorf("got the log %s", got)
 			}
 		})
 	}
@@ -367,7 +367,7 @@ func TestHTTP2FloodClosesTheConnection(t *testing.T) {
 				t.Errorf("GOAWAY received: %t, %s", got.received, got.code)
 			}
 			if got := c.log.String(); strings.Count(got, "closed a HTTP connection") != 1 {
-				t.Errorf("the log says %s", got)
+				t.Errorf("got the log %s", got)
 			}
 			if got := c.lists(t, 1); got != nil {
 				t.Error(got)

@@ -26,13 +26,13 @@ func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 		fmt.Fprintln(h, line)
 	}
 	if log.Len() > 0 {
-		t.Errorf("the log says %s", &log)
+		t.Errorf("got the log %s", &log)
 	}
 	for range 5 {
 		fmt.Fprintln(h, "http: TLS handshake error from 10.0.0.1:1: tls: client didn't provide a certificate")
 	}
 	if text := log.String(); strings.Count(text, "\n") != 1 ||
 		!strings.Contains(text, `"remote":"10.0.0.1:1","error":"tls: client didn't provide a certificate"`) {
-		t.Errorf("the log says %s", text)
+		t.Errorf("got the log %s", text)
 	}
 }

@@ -202,8 +202,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				closed := make(chan time.Time, 1)
 				began := time.Now()
 				go func() {
-					if line, _ := in.ReadString('\n'); line != tt.want { // an error says that it is closed
-						t.Errorf("it says %q", line)
+					if line, _ := in.ReadString('\n'); line != tt.want { // an error means that it is closed
+						t.Errorf("got %q", line)
 					}
 					closed <- time.Now()
 					_, _ = io.Copy(io.Discard, in) // as above

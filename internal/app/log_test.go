@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 )
 
-// What clients and backends have written is in the log as they have: JSON says the same, but shows a terminal nothing
-// that it obeys, or that readers do not see. Text does not, either.
+// The log has the texts of clients and backends unchanged, with control and invisible characters escaped: in JSON, and
+// as text for a terminal.
 func TestLogEscapesControlCharacters(t *testing.T) {
 	const wild = "a\u009b31m\u202eb\u2066c\u2028d\x7fe\ufefff\U000e0041g é 😀 👩\u200d🚀"
 	for _, format := range []string{"json", "text"} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fakeScheduler is one of eight processors. It notes how many it was told to use.
+// fakeScheduler returns a scheduler of eight processors. It records how many are to be used.
 func fakeScheduler(counts *[]int) scheduler {
 	n := 8
 	use := func(m int) {
@@ -89,16 +89,16 @@ func TestProcessorWatch(t *testing.T) {
 	})
 }
 
-// Go does what it is told.
+// The scheduler sets GOMAXPROCS.
 func TestSchedulerSetsGOMAXPROCS(t *testing.T) {
 	goScheduler().all()
 	all := goScheduler().count()
 	goScheduler().use(1)
 	if n := goScheduler().count(); n != 1 {
-		t.Errorf("told to use 1, it uses %d", n)
+		t.Errorf("use(1): it uses %d", n)
 	}
 	goScheduler().all()
 	if n := goScheduler().count(); n != all {
-		t.Errorf("told to use all, it uses %d of %d", n, all)
+		t.Errorf("all(): it uses %d of %d", n, all)
 	}
 }

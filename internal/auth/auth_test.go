@@ -656,8 +656,8 @@ func TestUntil(t *testing.T) {
 	})
 }
 
-// Anybody can invent tokens: at most 32 introspection requests are concurrent, and a caller waits at most 10 s. Of many
-// callers with one token, only the first ones cause requests.
+// Clients can send invented tokens: at most 32 introspection requests are concurrent, and a caller waits at most 10 s.
+// Of many callers with one token, only the first ones cause requests.
 func TestIntrospectionIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowIssuer{fakeIssuer: newIssuer(), delay: 3 * time.Second}

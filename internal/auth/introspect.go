@@ -65,8 +65,8 @@ func (a *introspectionCache) add(sum [sha256.Size]byte, in introspection) {
 	delete(other, sum)
 }
 
-// introspect returns the principal of a token for a resource of this server (RFC 7662). Anybody can invent tokens, so
-// requests above the concurrency limit wait.
+// introspect returns the principal of a token for a resource of this server (RFC 7662). Clients can send invented
+// tokens, so requests above the concurrency limit wait.
 func (i *issuer) introspect(ctx context.Context, token, resource string) (*pb.Principal, error) {
 	sum := sha256.Sum256([]byte(token + "\n" + resource)) // a token has no line break
 	if in, ok := i.cache.get(sum); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// What is kept of a backend's output for an error is bounded, and what is not part of the error is logged.
+// The output of a backend that is kept for an error is bounded. The rest is logged.
 func TestBackendLogIsBounded(t *testing.T) {
 	var out strings.Builder
 	b := &backendLog{next: &out, level: zerolog.WarnLevel, exited: make(chan struct{})}

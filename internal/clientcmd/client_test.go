@@ -7,7 +7,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// A limit of calls that is not configured is longer than anybody waits.
+// The default limits of calls are longer than a day.
 func TestDefaultLimitsOfCalls(t *testing.T) {
 	day := 24 * time.Hour
 	if l := withoutTimeouts(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {

@@ -7,7 +7,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A URI is of the template that says most of it.
+// A URI belongs to the template with the most literal characters.
 func TestTemplateOfAURI(t *testing.T) {
 	var templates []*pb.ResourceTemplate
 	for _, text := range []string{

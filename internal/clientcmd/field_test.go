@@ -6,7 +6,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-// What people write for yes and no, each of it.
+// All common words for yes and no are accepted.
 func TestBooleanAnswers(t *testing.T) {
 	gift := signature.Of(`{"type":"boolean"}`)
 	for typed, want := range map[string]string{
@@ -23,7 +23,7 @@ func TestBooleanAnswers(t *testing.T) {
 	}
 }
 
-// What is typed for a field of a form is compared with all of the field's schema.
+// The value of a field is validated against all of its schema.
 func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
 	for _, c := range []struct {
 		schema string

@@ -8,7 +8,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Who cannot answer what a server would ask is told how to.
+// If the client lacks a capability that a server requires, the error names the option that adds it.
 func TestMissingCapabilityHints(t *testing.T) {
 	for required, want := range map[string]string{
 		`{"elicitation":{}}`:            "--answer FIELD=VALUE",

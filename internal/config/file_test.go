@@ -38,7 +38,7 @@ func TestRevisionOfServer(t *testing.T) {
 	}
 }
 
-// What is written to be read is not left out.
+// Every part of a file is read, or is an error.
 func TestConfigurationFilesAreReadCompletely(t *testing.T) {
 	const backend = "version: 1\nbackends: [{name: a, dial: 'unix:///x'}]\n"
 	for text, want := range map[string]string{

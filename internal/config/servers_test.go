@@ -62,7 +62,7 @@ func TestServersOfOtherClients(t *testing.T) {
 	}
 }
 
-// What editors put in place of their own variables, mcpbridge does, too; what they ask their users for, it cannot know.
+// Variables of editors are expanded as editors do, except for those that they request from their users.
 func TestServersOfEditors(t *testing.T) {
 	t.Setenv("HOME", "/home/ada")
 	folder := filepath.Join(t.TempDir(), "project")

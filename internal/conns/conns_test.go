@@ -16,7 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 )
 
-// A peer is the server's end of a connection from an address; it says whether it was closed.
+// A peer is the server's end of a connection from an address. It records whether it was closed.
 type peer struct {
 	net.Conn
 	from   net.Addr
@@ -133,7 +133,7 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 				}
 			}
 			if logged := strings.Contains(log.String(), "too many test connections"); logged != (tt.gone != -2) {
-				t.Errorf("the log says %q", &log)
+				t.Errorf("got the log %q", &log)
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func TestOfFindsTheConnection(t *testing.T) {
 	}
 }
 
-// However many connections there are too many, the log says so once every ten seconds, and how many there were.
+// Refused connections are logged once every ten seconds, with their number.
 func TestWarningsAboutAFullPortAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

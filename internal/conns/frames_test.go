@@ -55,6 +55,6 @@ func TestManyRequestsAreAllowed(t *testing.T) {
 	transport.CloseIdleConnections()
 	<-served
 	if log.Len() > 0 {
-		t.Errorf("the log says %s", &log)
+		t.Errorf("got the log %s", &log)
 	}
 }

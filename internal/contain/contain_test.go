@@ -101,7 +101,7 @@ func TestStackOfAPanicIsLoggedOncePerPlace(t *testing.T) {
 	}
 }
 
-// What is to be done about a panic may panic, too.
+// A function that handles a panic may panic, too.
 func TestPanicWhileReportingAPanicIsContained(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -29,7 +29,7 @@ const (
 	AuthRequests = 32
 )
 
-// What a client can subscribe to at a time, over any protocol.
+// The limits of a client's subscriptions, over any protocol.
 const (
 	// Subscriptions is the maximum number of resources that a client can be subscribed to.
 	Subscriptions = 1_000
@@ -48,7 +48,7 @@ const (
 	PendingChangesBytes = 1 << 20
 )
 
-// What backends and MCP servers can send.
+// The limits of what backends and MCP servers send.
 const (
 	// ListPages is the maximum number of pages of a list that are requested.
 	ListPages = 1_024

@@ -290,8 +290,8 @@ func TestErasStartIndependently(t *testing.T) {
 	})
 }
 
-// What a server declares under `extensions` reaches the clients, unknown ones too. Legacy servers declare them in
-// initialize (extension ui, 2026-01-26: capability negotiation).
+// The extensions that a server declares reach the clients, unknown ones too. Legacy servers declare them in initialize
+// (extension ui, 2026-01-26: capability negotiation).
 func TestExtensionsOfServer(t *testing.T) {
 	const extensions = `{"io.modelcontextprotocol/ui":{},"com.example/unknown":{"n":9007199254740993}}`
 	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {

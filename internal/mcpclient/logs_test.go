@@ -20,7 +20,7 @@ import (
 // Log messages are sent to the only call that runs. A canceled call counts as running until its response arrives or the
 // maximum duration of a call has passed.
 func TestLogOfCanceledCalls(t *testing.T) {
-	for name, many := range map[string]int{"one": 1, "more than are told apart": 1100} {
+	for name, many := range map[string]int{"one": 1, "more than the client distinguishes": 1100} {
 		t.Run(name, func(t *testing.T) {
 			var begun chan struct{}
 			var slow []string // the IDs of the canceled calls
@@ -101,7 +101,7 @@ func TestLogOfCanceledCalls(t *testing.T) {
 }
 
 // A caller that has canceled a call still receives the program's log messages: they may be about that call. Other
-// callers do not receive them, nor do callers without a principal, who may be anybody.
+// callers do not receive them, nor do callers without a principal, which cannot be distinguished.
 func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 	for _, tt := range []struct {
 		gives, looks, sessions string

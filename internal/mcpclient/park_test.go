@@ -810,16 +810,16 @@ func TestStandaloneStreamOpensBeforeTheCall(t *testing.T) {
 
 // Callers without input capabilities may receive messages on the standalone stream too.
 func TestStandaloneStreamOpensWithoutACall(t *testing.T) {
-	var heard atomic.Bool
+	var isOpen atomic.Bool
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-		if !heard.Load() {
+		if !isOpen.Load() {
 			t.Error("the call arrived before the standalone stream")
 		}
 		result(w, m, hello)
 	})
 	f.get = func(w http.ResponseWriter, r *http.Request) {
 		<-time.After(100 * time.Millisecond) // it is slow
-		heard.Store(true)
+		isOpen.Store(true)
 		stream(w)
 		<-r.Context().Done()
 	}

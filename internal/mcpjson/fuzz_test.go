@@ -30,8 +30,7 @@ var kinds = func() []protoreflect.MessageDescriptor {
 	return all
 }()
 
-// noJSON are those that are never JSON: their numbers have no form there, and newField says that to read them would
-// panic.
+// noJSON are the messages that are never JSON. Their numbers have no form in JSON, and newField panics for them.
 var noJSON = []protoreflect.MessageDescriptor{
 	(*pb.BackendLimits)(nil).ProtoReflect().Descriptor(), (*pb.VerifiedCaller)(nil).ProtoReflect().Descriptor(),
 	(*pb.JsonRpcError)(nil).ProtoReflect().Descriptor(), (*pb.InputError)(nil).ProtoReflect().Descriptor(),

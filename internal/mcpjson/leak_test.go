@@ -49,7 +49,7 @@ func loadSchema(t *testing.T, rev bridge.Revision) *schema {
 	return s
 }
 
-// check fails unless a text is what the definition says, and nothing more.
+// check fails unless a text conforms to the definition, without additional members.
 func (s *schema) check(t *testing.T, definition string, text []byte) {
 	t.Helper()
 	compiled, err := s.compiler.Compile("mcp.json#/" + s.place + "/" + definition)
@@ -183,7 +183,7 @@ func everyBlock() []*pb.ContentBlock {
 	}
 }
 
-// Every message with everything in it that the contract has, as every revision that has the message says it.
+// Every message of the contract, with all of its fields, has in each revision only the members of that revision.
 func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 	toolResult := full(&pb.CallToolResult{}).(*pb.CallToolResult)
 	toolResult.Content = everyBlock()
@@ -284,7 +284,7 @@ func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 	}
 }
 
-// requestMeta is what the caller of a modern revision says with every request.
+// requestMeta returns the members of `_meta` in every request of a modern revision.
 func requestMeta(rev bridge.Revision, definition string) []Member {
 	if !rev.Modern() || strings.HasSuffix(definition, "Notification") {
 		return nil

@@ -680,7 +680,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What Unmarshal does not set stays: the front has filled in the context.
+// Unmarshal keeps other fields: the front has filled in the context.
 func TestDecodeKeepsTheContext(t *testing.T) {
 	m := &pb.CallToolRequest{Context: &pb.CallContext{ProtocolVersion: "x"}}
 	if err := Unmarshal([]byte(`{"name":"t","_meta":{}}`), m, latest); err != nil {

@@ -41,7 +41,7 @@ func (w *worker) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	select {
 	case <-w.letGo:
 		err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}})
-		w.notes <- fmt.Sprint("ends, told with error: ", err)
+		w.notes <- fmt.Sprint("ends after an event, with error: ", err)
 		return &bridge.Result{Complete: toolError("it went well")}, nil
 	case <-ctx.Done():
 		w.notes <- fmt.Sprint("is cancelled: ", context.Cause(ctx))
@@ -190,8 +190,8 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		close(h.letGo)
 		synctest.Wait()
 		for _, want := range []string{
-			"begins", "begins", "ends, told with error: <nil>",
-			"ends, told with error: <nil>", "",
+			"begins", "begins", "ends after an event, with error: <nil>",
+			"ends after an event, with error: <nil>", "",
 		} {
 			if note := h.next(); note != want {
 				t.Errorf("a call %q, want %q", note, want)

@@ -129,7 +129,7 @@ func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 			pass(time.Minute + skew - 1)
 			a.h.change()
 			if got := takeAll(received); !strings.Contains(got, feed.NotifyToolsList) {
-				a.Errorf("%s: until the token ends, it is told %q", name, got)
+				a.Errorf("%s: until the token ends, it receives %q", name, got)
 			}
 			pass(1)
 			select {
@@ -156,7 +156,7 @@ func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 		pass(time.Minute + skew - 1)
 		a.h.change()
 		if got := takeAll(o.received); !strings.Contains(got, feed.NotifyToolsList) {
-			a.Errorf("with a new token, it is told %q", got)
+			a.Errorf("with a new token, it receives %q", got)
 		}
 		pass(1)
 		a.h.change()
@@ -165,7 +165,7 @@ func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 		synctest.Wait()
 		if got := takeAll(o.received); !strings.Contains(got, "it went well") ||
 			strings.Contains(got, feed.NotifyToolsList) {
-			a.Errorf("the call that had begun is told %q", got)
+			a.Errorf("the call that had begun receives %q", got)
 		}
 		if n := a.s.count(); n != 0 {
 			a.Errorf("%d sessions afterwards", n)
@@ -185,16 +185,16 @@ func TestHTTPSSESessionSurvivesALateToken(t *testing.T) {
 			takeAll(o.received)
 			a.h.change()
 			if got := takeAll(o.received); got != "" {
-				a.Errorf("without a token, it is told %q", got)
+				a.Errorf("without a token, it receives %q", got)
 			}
 			a.age(time.Minute)
 			o.send(202, `{"jsonrpc":"2.0","method":"notifications/x"}`)
 			if got := takeAll(o.received); strings.Count(got, feed.NotifyToolsList) != 1 {
-				a.Errorf("of what may have changed meanwhile, it is told %q", got)
+				a.Errorf("for missed changes, it receives %q", got)
 			}
 			a.h.change()
 			if got := takeAll(o.received); strings.Count(got, feed.NotifyToolsList) != 1 {
-				a.Errorf("with a new token, it is told %q of a change", got)
+				a.Errorf("with a new token, it receives %q for a change", got)
 			}
 		}
 		close(a.h.letGo)
@@ -202,7 +202,7 @@ func TestHTTPSSESessionSurvivesALateToken(t *testing.T) {
 		a.h.change()
 		if got := takeAll(o.received); !strings.Contains(got, "it went well") ||
 			!strings.Contains(got, feed.NotifyToolsList) {
-			a.Errorf("until the token ends, it is told %q", got)
+			a.Errorf("until the token ends, it receives %q", got)
 		}
 		pass(1)
 		if n := a.s.count(); n != 0 {

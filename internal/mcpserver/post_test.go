@@ -39,7 +39,7 @@ func TestInvalidPosts(t *testing.T) {
 		{"no type", body, header{"Content-Type", ""}, 415},
 		{"compressed", body, header{"Content-Encoding", "gzip"}, 415},
 		{
-			"compressed, says the second of two", body,
+			"compressed, by the second of two headers", body,
 			header{"Content-Encoding", "identity", "Content-Encoding", "gzip"},
 			415,
 		},

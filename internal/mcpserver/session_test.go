@@ -203,7 +203,7 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 }
 
 // testPrincipal authenticates every request as the same principal.
-func testPrincipal(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
+func testPrincipal(*http.Request) *pb.Principal { return &pb.Principal{Subject: "someone"} }
 
 // While the limit is reached, the sessions are scanned once per Retry-After interval: there may be very many.
 func TestRejectionIsCheap(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-var update = flag.Bool("update", false, "write what the server says into the transcripts")
+var update = flag.Bool("update", false, "write the output of the server into the transcripts")
 
 const transcripts = "testdata/transcripts"
 

@@ -44,8 +44,8 @@ func TestConnIsANetConn(t *testing.T) {
 	})
 }
 
-// What is longer than the buffers of the system, and than what is written without telling the scheduler, arrives whole,
-// in any pieces.
+// Data arrives whole, in pieces of any length, even if it is longer than the buffers of the system and than a write that
+// bypasses the scheduler.
 func TestConnTransfersAnyLength(t *testing.T) {
 	for _, piece := range []int{1, 100, maxSize - 1, maxSize, maxSize + 1, 1 << 20} {
 		a, b := pair(t)
@@ -78,7 +78,7 @@ func TestConnTransfersAnyLength(t *testing.T) {
 	}
 }
 
-// What net/http writes by ReadFrom arrives whole, and what ends the reader or the connection ends it with that error.
+// ReadFrom, which net/http calls, writes everything, and returns the error of the reader or the connection.
 func TestReadFrom(t *testing.T) {
 	a, b := pair(t)
 	c := newConn(a).(io.ReaderFrom)

@@ -182,8 +182,8 @@ func TestInputOfAnEarlierRunCounts(t *testing.T) {
 // childDir is the variable with the directory of the child process of TestKilledBridgeKeepsTasks.
 const childDir = "MCPBRIDGE_TEST_TASKS"
 
-// Whatever was acknowledged before kill -9 holds in the next run: a created task exists, an answered request is not
-// pending, and a completed task has its result (TE-3).
+// Everything that was acknowledged before kill -9 holds in the next run: a created task exists, an answered request is
+// not pending, and a completed task has its result (TE-3).
 func TestKilledBridgeKeepsTasks(t *testing.T) {
 	if dir := os.Getenv(childDir); dir != "" {
 		acknowledge(t, dir)

@@ -279,7 +279,7 @@ func refused(t *testing.T, what string, err error) {
 	}
 }
 
-// A call becomes a task when its tool says that it continues in the background, not before.
+// A call becomes a task when its tool sends that it continues in the background, not before.
 func TestToolStartsItsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTasks(t, tasks.Options{})
@@ -372,7 +372,7 @@ func TestLostCallIsRetriedOnce(t *testing.T) {
 	}
 }
 
-// A request waits until the task is not working, and at most for as long as it says.
+// A request waits until the task is not working, and at most for its wait_ms.
 func TestGetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTasks(t, tasks.Options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// What is written last is what says why the program ends.
+// The last lines have the reason why the program ends.
 func TestCloseWritesAllLines(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for i := range 20_000 {

@@ -13,7 +13,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// What the codec writes, protobuf reads, and the other way round: every message of the contract, small and large.
+// The codec and protobuf read what the other one has written: every message of the contract, small and large.
 func TestCodecMatchesProtobuf(t *testing.T) {
 	n := 0
 	for _, text := range []string{"x", strings.Repeat("long ", 1000)} {
@@ -64,7 +64,7 @@ func TestCodecMatchesProtobuf(t *testing.T) {
 	}
 }
 
-// fill sets every field of m, and of the messages inside as far as depth says.
+// fill sets every field of m, and of the messages in it, up to a depth.
 func fill(m protoreflect.Message, text string, depth int) {
 	some := func(fd protoreflect.FieldDescriptor, empty func() protoreflect.Value) protoreflect.Value {
 		switch fd.Kind() {

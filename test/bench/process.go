@@ -46,7 +46,7 @@ func start(cmd *exec.Cmd, within time.Duration) (*process, error) {
 	go func() {
 		defer close(p.done)
 		p.tail.follow(stderr, ready)
-		_ = cmd.Wait() // cmd.ProcessState says how it ended
+		_ = cmd.Wait() // cmd.ProcessState has the result
 	}()
 	select {
 	case p.url = <-ready:

@@ -203,7 +203,7 @@ func serveBehind(ctx context.Context, args []string) error {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		if front == "floor" {
-			fmt.Fprintln(os.Stderr, lines.Text()) // it says where it serves in the same words
+			fmt.Fprintln(os.Stderr, lines.Text()) // it prints its address in the same form
 			break
 		}
 		var line struct{ Message, URL, GRPC string }

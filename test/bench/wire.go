@@ -77,7 +77,7 @@ func (rr *responseReader) read() (response, error) {
 	case resp.status == 204:
 		rr.body = rr.body[:0]
 	default:
-		return resp, errors.New("a response whose end cannot be told")
+		return resp, errors.New("a response without a length")
 	}
 	resp.body = rr.body
 	return resp, err

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/test/survive/loadgen"
 )
 
-// What the client of a task does.
+// The plans of the client of a task.
 const (
 	answers       = iota // it answers the question of the tool
 	cancelsAsked         // it cancels the task while that waits for its answer
@@ -30,7 +30,7 @@ type kept struct {
 	token, id string
 	plan      int
 	sent      bool // an answer, acknowledged or not
-	// What the bridge has acknowledged.
+	// The requests that the bridge has acknowledged.
 	updated, cancelled, cancelledAsked bool
 	last                               *taskReply // the task when it had ended
 	wrong                              []string

@@ -1,5 +1,5 @@
-// grpcurl, with which a test does what docs/clients.md says. It has a module of its own because its dependencies would otherwise
-// choose the versions of the generators in tools/go.mod.
+// grpcurl, for the commands of docs/clients.md. It has a module of its own because its dependencies would otherwise
+// determine the versions of the generators in tools/go.mod.
 module github.com/mcpbridge/mcpbridge/tools/grpcurl
 
 go 1.26.0

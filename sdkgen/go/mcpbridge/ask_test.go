@@ -179,7 +179,7 @@ func TestFailedStepIsNotRemembered(t *testing.T) {
 	}
 }
 
-func TestChangedQuestionIsAskedAnewAndAKeyKeepsItTheSame(t *testing.T) {
+func TestChangedQuestionIsAskedAgainUnlessItHasAKey(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	n := 0
 	askUser := func(opts ...mcpbridge.AskOption) func(context.Context) (string, error) {
@@ -238,7 +238,7 @@ func TestSeveralQuestionsInOneRound(t *testing.T) {
 	}
 }
 
-func TestWhatBecomesOfQuestionsIsDistinct(t *testing.T) {
+func TestOutcomesOfQuestionsAreDistinct(t *testing.T) {
 	app := asksColour(func(a mcpbridge.Answer[colour], err error) (string, error) {
 		for _, kind := range []error{
 			mcpbridge.ErrUnsupported, mcpbridge.ErrNoAnswer, mcpbridge.ErrRefused,
@@ -284,7 +284,7 @@ func failed(reason pb.InputError_Reason) *pb.InputResponse {
 	return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: reason}}}
 }
 
-func TestClientThatCannotBeAsked(t *testing.T) {
+func TestClientWithoutInputCapabilities(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	does(app, "form", func(ctx context.Context) (string, error) {
 		_, err := mcpbridge.Elicit[bool](ctx, "Delete it?")
@@ -383,7 +383,7 @@ func TestStateThatIsTooLargeFailsTheCallAndNamesTheCulprit(t *testing.T) {
 	}
 }
 
-func TestForeignStateIsRefused(t *testing.T) {
+func TestUnknownStateIsRejected(t *testing.T) {
 	app := asksColour(func(_ mcpbridge.Answer[colour], err error) (string, error) { return "", err })
 	for _, state := range []string{"asked", `{"answers":{"k":"!"}}`, `{"answers":{"k":"AQ=="}}`} {
 		request := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: "paint", RequestState: []byte(state)}

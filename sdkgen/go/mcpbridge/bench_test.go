@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
-// What the SDK costs of a call, without gRPC: arguments of about 200 bytes, checked, read and returned.
+// BenchmarkEcho measures the SDK without gRPC: arguments of about 200 bytes are validated, decoded and returned.
 func BenchmarkEcho(b *testing.B) {
 	type in struct {
 		City  string   `json:"city" schema:"minLen=1"`
@@ -40,7 +40,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// A none stream drops what it is sent.
+// A none stream discards its events.
 type none struct {
 	grpc.ServerStream
 	ctx context.Context

@@ -10,7 +10,7 @@ import (
 )
 
 // All SDKs accept the same values.
-func TestFormatsAcceptWhatTheSharedTableSays(t *testing.T) {
+func TestFormatsAcceptTheValuesOfTheSharedTable(t *testing.T) {
 	text, err := os.ReadFile("../../testdata/formats.json")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestFormatsOfArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-// What a tool returns fits the schema that its type has: clients check it, and refuse what does not.
+// Results are validated against the schema of their type, because clients reject others.
 func TestResultsAreCheckedAgainstTheirSchema(t *testing.T) {
 	out, err := outputOf[formatted]()
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An answer that is longer than a message may be costs its own call, and no other: a frame of that length would end the
+// A response above the maximum size of a message fails its own call only: a frame of that length would end the
 // connection.
-func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
+func TestTooLongResultFailsOnlyItsCall(t *testing.T) {
 	release := make(chan struct{})
 	app := New("long", "1")
 	Tool(app, "long", "", func(context.Context, struct{}) (string, error) {

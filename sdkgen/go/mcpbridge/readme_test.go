@@ -15,7 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
-// A new user copies the programs of the README.
+// The programs of the README compile and run unchanged.
 func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	readme, err := os.ReadFile("../README.md")
@@ -34,7 +34,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		text, name := string(block[1]), "main.go"
 		var program string
 		if !strings.Contains(text, "func main()") {
-			// It is beside the program that it names.
+			// It is beside its program.
 			name = "more.go"
 			of := slices.Index(names,
 				string(regexp.MustCompile(`package main // \S+ of (\w+)`).FindSubmatch(block[1])[1]))
@@ -64,7 +64,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, p := range packages {
-		// Definitions that are wrong are said first.
+		// Wrong definitions are reported first.
 		out, err := exec.Command(filepath.Join(dir, "bin", filepath.Base(p))).CombinedOutput()
 		if !strings.Contains(string(out), "is a backend for mcpbridge") {
 			t.Errorf("%s: %v: %s", p, err, out)

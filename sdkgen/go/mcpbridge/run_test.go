@@ -218,7 +218,7 @@ func result(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (text string
 	}
 }
 
-func TestManagedBackendServesAndItsPrintsAreLog(t *testing.T) {
+func TestManagedBackendServesAndItsOutputIsLogged(t *testing.T) {
 	p, conn := handshake(t)
 	big := strings.Repeat("日本", 1<<20)
 	for _, text := range []string{"", "hello", big} {
@@ -247,7 +247,7 @@ func TestManagedBackendServesAndItsPrintsAreLog(t *testing.T) {
 	}
 }
 
-func TestBackendListensWhereTheHostSays(t *testing.T) {
+func TestBackendListensAtTheHostsAddress(t *testing.T) {
 	dir := socketDir(t)
 	for _, c := range []struct{ env, address string }{
 		{"PLUGIN_TRANSPORTS=tcp", `^1\|1\|tcp\|127\.0\.0\.1:\d+\|grpc\|$`},
@@ -416,7 +416,7 @@ func TestSignalsLetCallsFinish(t *testing.T) {
 	}
 }
 
-// A record is one line, with the author's frames only, so that the bridge's log has it in one piece and as an error.
+// A panic is one line with the author's frames only, so that the bridge's log has it as one error.
 func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
 	p, conn := handshake(t)
 	stream, _ := callTool(t, conn, "panics", "")
@@ -480,7 +480,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A terminal sends SIGINT to the bridge too, which then says stop.
+// A terminal sends SIGINT to the bridge too, which then sends Shutdown.
 func TestInterruptIsNotForManagedBackends(t *testing.T) {
 	p, conn := handshake(t)
 	p.Process.Signal(os.Interrupt)
@@ -490,7 +490,7 @@ func TestInterruptIsNotForManagedBackends(t *testing.T) {
 	}
 }
 
-func TestBackendStartedByHandSaysWhatToRun(t *testing.T) {
+func TestBackendStartedByHandPrintsItsUsage(t *testing.T) {
 	p := start(t, []string{"TEST_BACKEND=1"})
 	if code := p.ends(t, 20*time.Second); code != 2 || !strings.Contains(p.stderr.String(), "\n    mcpbridge run -- ") {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
@@ -503,7 +503,7 @@ func TestBackendStartedByHandSaysWhatToRun(t *testing.T) {
 	}
 }
 
-// A host is what go-plugin's client wants to know of a plugin.
+// A host is the plugin for go-plugin's client.
 type host struct{ plugin.NetRPCUnsupportedPlugin }
 
 func (host) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error { return nil }
@@ -574,7 +574,7 @@ func bridgeBinary(t *testing.T) string {
 	return bridge
 }
 
-// The bridge itself, as a user runs it.
+// The backend runs behind the real bridge.
 func TestBehindTheBridge(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Setenv("MCPBRIDGE_BIN", bridgeBinary(t))
@@ -644,8 +644,8 @@ func TestStartFailsIfTheBackendDoesNotStart(t *testing.T) {
 	}
 }
 
-// For a stock host of go-plugin, the backend makes its own certificate. rustls rejects one that is an authority.
-func TestTheCertificateWeMakeIsNoAuthority(t *testing.T) {
+// For a standard host of go-plugin, the backend generates a certificate. rustls rejects one that is a CA.
+func TestGeneratedCertificateIsNoCA(t *testing.T) {
 	keys, err := mtls.New()
 	if err != nil {
 		t.Fatal(err)

@@ -156,7 +156,7 @@ func TestTaskBehindTheBridge(t *testing.T) {
 	}
 }
 
-// A call that starts its task later asks before as any other call.
+// Before it starts its task, a call asks questions like any other call.
 func TestTaskThatStartsLaterBehindTheBridge(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	cmd := exec.CommandContext(t.Context(), bridgeBinary(t), "run", "--stdio", "--", os.Args[0])

@@ -19,7 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
-// A discarded stream remembers the last message.
+// A discarding stream keeps the last message only.
 type discarded struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -162,7 +162,7 @@ func TestPromptsAndCompletion(t *testing.T) {
 	}
 }
 
-func TestDiscoverSaysWhatThereIs(t *testing.T) {
+func TestCapabilitiesFollowTheDefinitions(t *testing.T) {
 	for want, app := range map[string]*mcpbridge.App{
 		"tools":                         mcpbridge.New("a", "1"),
 		"completions resources prompts": library(),
@@ -185,7 +185,7 @@ func TestDiscoverSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// A listening stream hands over what is told.
+// A listening stream passes the events to a channel.
 type listening struct {
 	grpc.ServerStream
 	ctx    context.Context
@@ -198,7 +198,7 @@ func (l *listening) Send(m *pb.ListenResponse) error {
 	return nil
 }
 
-func TestChangesAreTold(t *testing.T) {
+func TestSubscribersAreNotifiedOfChanges(t *testing.T) {
 	app := library()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &listening{ctx: ctx, events: make(chan *pb.ListenResponse)}
@@ -303,7 +303,7 @@ func TestTemplatesOfFilesAndQueries(t *testing.T) {
 	}
 }
 
-func TestReadersAreToldWhatFailed(t *testing.T) {
+func TestReadErrorsHaveTheirReason(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	mcpbridge.ResourceFunc(app, "x:1", "x", "",
 		func(context.Context) (string, error) { return "", errors.New("the disk is full") })
@@ -343,7 +343,7 @@ func TestVisits(t *testing.T) {
 	}
 }
 
-func TestThingsComeAndGoDuringCalls(t *testing.T) {
+func TestDefinitionsChangeDuringCalls(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	tool(app, "stays", 1)
 	var wg sync.WaitGroup
@@ -368,7 +368,7 @@ func TestThingsComeAndGoDuringCalls(t *testing.T) {
 	}
 }
 
-func TestGoroutineThatIsLeftBehindDoesNoHarm(t *testing.T) {
+func TestGoroutineAfterTheResultIsHarmless(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	entered, leave := make(chan struct{}, 2), make(chan struct{})
 	does(app, "leaves", func(ctx context.Context) (string, error) {

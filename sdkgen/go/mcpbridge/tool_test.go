@@ -216,7 +216,7 @@ func TestResultsOfEveryType(t *testing.T) {
 	}
 }
 
-// What JSON has nothing for is refused with its place.
+// Values without a form in JSON are rejected with their place.
 func TestResultsThatJSONCannotHold(t *testing.T) {
 	type row struct {
 		Price float64 `json:"price"`
@@ -273,7 +273,7 @@ func fails(app *mcpbridge.App, name string, fn func() error) {
 	mcpbridge.Tool(app, name, "", func(context.Context, struct{}) (string, error) { return "", fn() })
 }
 
-func TestErrorsSayWhatTheyMean(t *testing.T) {
+func TestErrorsKeepTheirMeaning(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	fails(app, "plain", func() error { return errors.New("the disk is full") })
 	fails(app, "meant", func() error { return mcpbridge.ToolError("no city %q", "Atlantis") })

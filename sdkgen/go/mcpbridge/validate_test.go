@@ -26,7 +26,7 @@ type checked struct {
 	} `json:"sub,omitempty"`
 }
 
-// What is checked here is what jsonschema-go would check.
+// The validator agrees with jsonschema-go.
 func TestChecksAgreeWithJSONSchema(t *testing.T) {
 	in, err := inputOf[checked]("checked", "")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestChecksAgreeWithJSONSchema(t *testing.T) {
 		want := whole.Validate(value)
 		v, got := in.read([]byte(text))
 		if (want == nil) != (got == nil) {
-			t.Fatalf("%s\nwe say: %v\njsonschema-go says: %v", text, got, want)
+			t.Fatalf("%s\ngot:  %v\nwant: %v, from jsonschema-go", text, got, want)
 		}
 		if got == nil {
 			fits++

@@ -23,7 +23,7 @@ def of_kind(kind: Literal["a", "b"]) -> str:
     return kind
 
 
-def test_who_it_is() -> None:
+def test_server_info() -> None:
     app = App(
         "test",
         version="2",
@@ -68,7 +68,7 @@ TASKS = v1.ServerCapabilities(extensions='{"io.modelcontextprotocol/tasks":{}}')
 COMPLETIONS = v1.ServerCapabilities(completions=v1.Capability())
 
 
-def test_what_it_can_is_what_it_has() -> None:
+def test_capabilities_follow_the_definitions() -> None:
     def can(*has: Any) -> v1.ServerCapabilities:
         app = App("test")
         for add in has:
@@ -146,7 +146,7 @@ def test_a_tool_defines_its_tasks(task: bool | Task, expected: v1.ToolExecution 
     assert (message.execution if message.HasField("execution") else None) == expected
 
 
-def test_what_it_does_not_have_is_unimplemented() -> None:
+def test_undeclared_methods_are_unimplemented() -> None:
     lists: dict[Any, Callable[[App], Any]] = {
         "tools": lambda app: app.list_tools(v1.ListToolsRequest()).tools,
         "resources": lambda app: app.list_resources(v1.ListResourcesRequest()).resources,
@@ -161,7 +161,7 @@ def test_what_it_does_not_have_is_unimplemented() -> None:
         assert app.discover().capabilities.HasField(which)
 
 
-def test_a_cursor_is_refused() -> None:
+def test_unknown_cursors_are_rejected() -> None:
     app = App("test")
     app.add_tool(nothing)
     with pytest.raises(StatusError) as e:
@@ -172,7 +172,7 @@ def test_a_cursor_is_refused() -> None:
 # Exact control.
 
 
-async def test_a_schema_of_its_own_goes_out_as_it_is() -> None:
+async def test_an_explicit_schema_is_sent_unchanged() -> None:
     app = App("test")
     schema = {
         "type": "object",
@@ -200,7 +200,7 @@ async def test_a_schema_of_its_own_goes_out_as_it_is() -> None:
         app.check()
 
 
-async def test_what_a_schema_says_besides_stays() -> None:
+async def test_other_keywords_of_a_schema_are_kept() -> None:
     app = App("test")
 
     @app.tool
@@ -211,7 +211,7 @@ async def test_what_a_schema_says_besides_stays() -> None:
     assert schema["properties"]["region"] == {"default": "", "type": "string", "x-mcp-header": "Region"}
 
 
-async def test_a_function_can_ask_by_returning() -> None:
+async def test_a_function_may_return_input_requests() -> None:
     app = App("test")
     question = v1.InputRequest(key="name", elicit=v1.ElicitRequest(form=v1.ElicitForm(message="Name?")))
 
@@ -267,7 +267,7 @@ async def events_of(app: App, requested: v1.SubscriptionFilter, do: Any) -> list
     return events
 
 
-async def test_changes_are_told_to_those_who_want_them() -> None:
+async def test_subscribers_are_notified_of_changes() -> None:
     app = App("test")
 
     def change() -> None:
@@ -301,7 +301,7 @@ async def test_changes_are_told_to_those_who_want_them() -> None:
     assert not app._changes._listeners
 
 
-async def test_many_changes_are_few() -> None:
+async def test_repeated_changes_are_coalesced() -> None:
     app = App("test", declares=["tools"])
 
     def change() -> None:
@@ -315,7 +315,7 @@ async def test_many_changes_are_few() -> None:
     assert [e.WhichOneof("event") for e in events] == ["resource_updated", "tools_list_changed"]
 
 
-async def test_a_visit_is_told_of() -> None:
+async def test_completed_url_elicitations_are_notified() -> None:
     app = App("test")
 
     @app.tool
@@ -336,7 +336,7 @@ async def test_a_visit_is_told_of() -> None:
     assert await events_of(app, v1.SubscriptionFilter(), lambda: app.notify_visited("7")) == []
 
 
-def test_only_what_there_is_can_be_told() -> None:
+def test_changes_require_the_capability() -> None:
     every = v1.SubscriptionFilter(
         tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resource_subscriptions=["a:b"]
     )
@@ -350,7 +350,7 @@ def test_only_what_there_is_can_be_told() -> None:
     assert app.supported_changes(v1.SubscriptionFilter()) == v1.SubscriptionFilter()
 
 
-async def test_tools_come_and_go() -> None:
+async def test_tools_are_added_and_removed() -> None:
     app = App("test")
 
     @app.tool

@@ -1,4 +1,4 @@
-"""Asking: rounds, answers, what is remembered between them."""
+"""Questions: rounds, answers, and the values that are kept between rounds."""
 
 import asyncio
 import enum
@@ -170,7 +170,7 @@ async def ask_name(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("which", ["elicit", "elicit_url", "sample", "roots", "ask_name", "once"])
-async def test_what_is_asked_and_not_awaited_fails_with_its_line(which: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_question_that_is_not_awaited_fails_with_its_line(which: str, caplog: pytest.LogCaptureFixture) -> None:
     app = App("test")
 
     @app.tool
@@ -235,7 +235,7 @@ async def test_ask_all_asks_all_in_one_round() -> None:
     @app.tool
     def looks(ctx: Context) -> str:
         with ctx.ask_all():
-            first = ctx.elicit("A?", str).data  # To look at an answer is to wait for it.
+            first = ctx.elicit("A?", str).data  # Reading the answer waits for it.
             second = ctx.elicit("B?", str)
         return first + second.data
 
@@ -249,7 +249,7 @@ async def test_ask_all_asks_all_in_one_round() -> None:
     assert (got.text, got.rounds) == ("ab", 3)
 
 
-async def test_an_answer_that_is_not_looked_at_in_a_round_is_kept() -> None:
+async def test_an_answer_that_a_round_does_not_read_is_kept() -> None:
     app = App("test")
 
     @app.tool
@@ -275,7 +275,7 @@ async def test_an_answer_that_is_not_looked_at_in_a_round_is_kept() -> None:
     assert sorted(key for asked in rounds for key in asked) == ["a1", "a2", "b1", "b2"], "nothing is asked twice"
 
 
-async def test_what_was_not_asked_is_not_remembered() -> None:
+async def test_answers_without_a_question_are_not_kept() -> None:
     app = App("test")
 
     @app.tool
@@ -293,7 +293,7 @@ async def test_what_was_not_asked_is_not_remembered() -> None:
     assert second.request_state != first.request_state
 
 
-async def test_all_that_a_model_can_be_asked() -> None:
+async def test_every_option_of_sampling() -> None:
     app = App("test")
     app.add_tool(lambda: "", name="helper")
     other = v1.Tool(name="other")
@@ -343,7 +343,7 @@ async def test_all_that_a_model_can_be_asked() -> None:
     assert "does not give its model tools" in (await call(app, "asks", context=no_tools)).text
 
 
-async def test_a_task_that_swallows_the_end_of_the_round_ends_it_all_the_same() -> None:
+async def test_an_end_of_the_round_that_is_caught_still_ends_it() -> None:
     app = App("test")
 
     @app.tool
@@ -374,7 +374,7 @@ async def test_a_task_group_ends_the_round() -> None:
     assert sorted(got.text) == ["a", "b"]
 
 
-async def test_an_answer_that_was_not_awaited_ends_the_round_when_it_is_looked_at() -> None:
+async def test_reading_an_answer_that_was_not_awaited_ends_the_round() -> None:
     app = App("test")
 
     @app.tool
@@ -449,7 +449,7 @@ async def test_failed_questions(error: v1.InputError, raised: type[ToolError]) -
             pass
         else:
             return "no error"
-        return (await ctx.elicit("B?", str)).data  # The error is still there in the next round.
+        return (await ctx.elicit("B?", str)).data  # The next round has the same error.
 
     got = await call(app, "asks", answers=[v1.InputResponse(error=error), "b"])
     assert (got.text, got.rounds) == ("b", 3)
@@ -473,7 +473,7 @@ CAN = v1.ClientCapabilities
         (CAN(roots=v1.RootsCapability()), "roots", True),
     ],
 )
-async def test_only_what_the_client_can_is_asked(can: v1.ClientCapabilities, what: str, supported: bool) -> None:
+async def test_questions_require_the_capability(can: v1.ClientCapabilities, what: str, supported: bool) -> None:
     app = App("test")
 
     @app.tool
@@ -537,7 +537,7 @@ async def test_once_remembers_json_only() -> None:
     assert "must return JSON" in (await call(app, "remembers")).text
 
 
-async def test_a_foreign_state_is_refused() -> None:
+async def test_an_unknown_state_is_rejected() -> None:
     app = App("test")
 
     @app.tool
@@ -549,7 +549,7 @@ async def test_a_foreign_state_is_refused() -> None:
     assert e.value.code == -32602
 
 
-async def test_an_answer_to_nothing_is_ignored() -> None:
+async def test_an_answer_without_a_question_is_ignored() -> None:
     app = App("test")
 
     @app.tool

@@ -95,12 +95,12 @@ async def test_a_client_of_a_program(program: list[str]) -> None:
     assert "it adds" in client.log
 
 
-async def test_a_client_that_cannot_be_asked(program: list[str]) -> None:
+async def test_a_client_without_input_capabilities(program: list[str]) -> None:
     async with start(program, capabilities={}) as client:
         assert "Ask the user yourself: 'Who?'" in await client.call("ask")
 
 
-async def test_what_does_not_start_says_why(tmp_path: Path) -> None:
+async def test_a_failed_start_has_its_reason(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("raise SystemExit('no luck')")
     with pytest.raises((McpError, ConnectionError), match="no luck"):
         async with start([sys.executable, "tools.py"], cwd=tmp_path):

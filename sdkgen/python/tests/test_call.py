@@ -1,4 +1,4 @@
-"""What a call comes to: results, errors, progress, logs, cancellation."""
+"""Calls of tools: results, errors, progress, logs, cancellation."""
 
 import asyncio
 import enum
@@ -122,7 +122,7 @@ async def test_an_exception_is_an_error_for_the_model(error: BaseException, mess
 
     got = await call(app, "fails")
     assert (got.is_error, got.text) == (True, message)
-    if not isinstance(error, StopIteration):  # Python has its own words for it.
+    if not isinstance(error, StopIteration):  # Python replaces its message.
         got = await call(app, "fails_async")
         assert (got.is_error, got.text) == (True, message)
 
@@ -163,7 +163,7 @@ async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixt
         (Any, object(), "the value is object, which JSON cannot represent"),
     ],
 )
-async def test_what_a_tool_must_not_return(
+async def test_return_values_that_are_rejected(
     caplog: pytest.LogCaptureFixture, hint: Any, value: Any, message: str
 ) -> None:
     app = App("test")
@@ -197,7 +197,7 @@ async def test_what_a_tool_must_not_return(
         (None, None),
     ],
 )
-async def test_what_a_tool_may_return(hint: Any, value: Any) -> None:
+async def test_return_values_that_are_accepted(hint: Any, value: Any) -> None:
     app = App("test")
 
     def keeps():  # type: ignore[no-untyped-def]
@@ -272,7 +272,7 @@ async def test_progress_and_logs_come_in_order_before_the_result() -> None:
 @pytest.mark.parametrize(
     ("level", "count"), [(v1.LOG_LEVEL_UNSPECIFIED, 0), (v1.LOG_LEVEL_ERROR, 1), (v1.LOG_LEVEL_DEBUG, 3)]
 )
-async def test_only_what_was_asked_for_is_sent(level: v1.LogLevel, count: int) -> None:
+async def test_only_the_requested_log_level_is_sent(level: v1.LogLevel, count: int) -> None:
     app = App("test")
 
     @app.tool
@@ -474,7 +474,7 @@ def test_context_parameters_of_callables() -> None:
 
 
 class Person:
-    """Nothing that JSON has."""
+    """A value without a form in JSON."""
 
 
 class Row(BaseModel):
@@ -507,7 +507,7 @@ LOOP.append(LOOP)
         (Table([Row(price=1, owner=LOOP)]), "rows.0.owner.0 is a value that contains itself"),
     ],
 )
-async def test_what_json_cannot_hold_is_refused_with_its_place(
+async def test_values_without_json_are_rejected_with_their_place(
     typed: bool, value: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App("test")
@@ -525,7 +525,7 @@ async def test_what_json_cannot_hold_is_refused_with_its_place(
     assert message in caplog.text
 
 
-async def test_what_is_none_or_left_out_is_no_harm() -> None:
+async def test_none_and_absent_members_are_accepted() -> None:
     app = App("test")
 
     @app.tool
@@ -535,7 +535,7 @@ async def test_what_is_none_or_left_out_is_no_harm() -> None:
     assert (await call(app, "table")).structured == {"rows": [{"price": 1, "owner": None}], "note": "NaN"}
 
 
-async def test_a_resource_refuses_what_json_cannot_hold() -> None:
+async def test_a_resource_rejects_values_without_json() -> None:
     app = App("test")
 
     @app.resource("test://it")

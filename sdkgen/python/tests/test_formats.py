@@ -1,4 +1,4 @@
-"""What strings a format of JSON Schema allows: the same in the SDKs of all languages."""
+"""Formats of strings in JSON Schema, which accept the same values in the SDKs of all languages."""
 
 import json
 import re
@@ -28,14 +28,14 @@ def test_the_formats_are_those_of_the_shared_table() -> None:
 
 
 @pytest.mark.parametrize("name", TABLE["formats"])
-def test_a_format_accepts_what_the_shared_table_says(name: str) -> None:
+def test_a_format_accepts_the_values_of_the_shared_table(name: str) -> None:
     of, fits = TABLE["formats"][name], FORMATS[name].test
     assert [v for v in of["accepts"] if not fits(v)] == []
     assert [v for v in of["refuses"] if fits(v)] == []
 
 
 @pytest.mark.parametrize("name", TABLE["patterns"])
-def test_a_pattern_accepts_what_the_shared_table_says(name: str) -> None:
+def test_a_pattern_accepts_the_values_of_the_shared_table(name: str) -> None:
     of = TABLE["patterns"][name]
     assert [v for v in of["accepts"] if not re.search(of["pattern"], v)] == []
     assert [v for v in of["refuses"] if re.search(of["pattern"], v)] == []
@@ -63,7 +63,7 @@ async def test_formats_of_arguments_are_checked() -> None:
         "where": "https://a.example/",
     }
     assert (await call(app, "plan", right)).text == "31.01.2026 2:00:00 https://a.example/ 1"
-    # What pydantic reads, but no other validator of JSON Schema does.
+    # Pydantic accepts these, but other validators of JSON Schema do not.
     event = {"day": "2026-01-31T00:00:00", "at": "2026-01-31 14:30:00", "mails": ["ada@example.com", "ada"]}
     called = await call(app, "plan", {"event": event, "lasts": "PT1.5S", "where": "somewhere", "of": "x"})
     assert called.is_error
@@ -216,7 +216,7 @@ def unlike_any(a: Annotated[str, extra("telephone")]) -> None: ...
         (unlike_any, 0, f'parameter "a" has a format that does not exist, "telephone"; there are {", ".join(FORMATS)}'),
     ],
 )
-def test_an_unknown_format_is_refused_where_it_is_written(fn: Any, line: int, message: str) -> None:
+def test_an_unknown_format_is_rejected_with_its_line(fn: Any, line: int, message: str) -> None:
     app = App("test")
     app.tool(fn)
     with pytest.raises(DefinitionError) as e:

@@ -333,7 +333,7 @@ async def test_events_wait_for_a_bridge_that_does_not_read(bridge_socket: Bridge
         accepted.sendall(struct.pack(">IIB", len(payload), 1, CALL) + payload)
         while await text(stub, "has_shouted") == "0":
             pass
-        # Each of these is a turn of its event loop, in which it could shout again.
+        # In each of these turns of its event loop, it could send another event.
         for _ in range(100):
             sent = await text(stub, "has_shouted")
         assert int(sent) < 5
@@ -352,7 +352,7 @@ async def test_a_cancelled_call_stops_and_ends(bridge_socket: BridgeSocket, tmp_
         bridge.send_frame(CANCEL, number)
         assert (await bridge.error(number)).code == code_pb2.CANCELLED
         await until(file.exists)
-        # Its number is free.
+        # Its id can be reused.
         bridge.send_frame(
             CALL,
             number,
@@ -481,7 +481,7 @@ async def test_shutdown_waits_for_calls_and_accepts_no_more(bridge_socket: Bridg
         assert await asyncio.wait_for(bridge.last.get(), 20) == number
         late = bridge.call("add", a=1, b=2)
         assert (await bridge.result(number)).result.content[0].text.text == "slept"
-        bridge.writer.close()  # As the bridge does that has all answers.
+        bridge.writer.close()  # As the bridge does once it has all responses.
         assert await asyncio.to_thread(plugin.process.wait, 5) == 0
         assert bridge.received[late].empty()
 

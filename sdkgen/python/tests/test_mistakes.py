@@ -89,7 +89,7 @@ async def test_a_noisy_import_does_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forward", ["", "app.forward_logging('shop')\n"], ids=["as it is", "forwarded"])
-async def test_what_tools_log_keeps_its_level(tmp_path: Path, forward: str) -> None:
+async def test_log_records_keep_their_level(tmp_path: Path, forward: str) -> None:
     body = "    logging.getLogger('shop').warning('two\\nlines')\n    return 1\n"
     text = "import logging\n" + APP + forward + "@app.tool\ndef add() -> int:\n" + body + RUN
     async with start(program(tmp_path, text)) as client:
@@ -100,7 +100,7 @@ async def test_what_tools_log_keeps_its_level(tmp_path: Path, forward: str) -> N
     assert '"message":"two\\nlines"' in line
 
 
-async def test_a_tool_without_a_description_is_warned_of(tmp_path: Path) -> None:
+async def test_a_tool_without_a_description_causes_a_warning(tmp_path: Path) -> None:
     with_one = "@app.tool\ndef documented() -> None:\n    'Does nothing.'\n"
     async with start(
         program(tmp_path, APP + with_one + "@app.tool\ndef add(a: int) -> int:\n    return a\n" + RUN)

@@ -1,4 +1,4 @@
-"""Prompts: arguments, what they say, completion."""
+"""Prompts: arguments, messages, completion."""
 
 import asyncio
 import enum
@@ -48,7 +48,7 @@ PIXEL = v1.PromptMessage(role="user", content=v1.ContentBlock(image=v1.ImageCont
         ([], []),
     ],
 )
-async def test_what_prompts_say(value: Any, messages: list[v1.PromptMessage]) -> None:
+async def test_messages_of_prompts(value: Any, messages: list[v1.PromptMessage]) -> None:
     app = App("test")
 
     @app.prompt
@@ -192,7 +192,7 @@ async def test_a_prompt_can_ask() -> None:
         assert (got.text, got.rounds) == ("Review a.py.", 2)
 
 
-async def test_a_question_counts_more_than_what_is_made_of_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_question_takes_precedence_over_the_result(caplog: pytest.LogCaptureFixture) -> None:
     app = App("test")
 
     @app.prompt
@@ -207,7 +207,7 @@ async def test_a_question_counts_more_than_what_is_made_of_it(caplog: pytest.Log
     assert not caplog.records
 
 
-async def test_what_was_logged_before_an_error_is_sent() -> None:
+async def test_logs_before_an_error_are_sent() -> None:
     app = App("test")
 
     @app.prompt

@@ -1,4 +1,4 @@
-"""The README's code is true: it is run here, one block after the other, and its tests are too."""
+"""Runs the code of the README, one block after the other, and its tests."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def test_its_tests_pass(names: dict[str, Any], tmp_path: Path, monkeypatch: pyte
         asyncio.run(test())
 
 
-async def test_its_code_does_what_it_says(names: dict[str, Any]) -> None:
+async def test_its_code_works(names: dict[str, Any]) -> None:
     app: App = names["app"]
     got = await call(app, "forecast", {"city": "Rome"})
     assert (got.structured, len(got.progress)) == ({"monday": 21.5}, 3)

@@ -1,4 +1,4 @@
-"""Resources: what they hold, URI templates, what does not exist."""
+"""Resources: contents, URI templates, unknown URIs."""
 
 import enum
 import random
@@ -61,7 +61,7 @@ async def test_the_media_type_that_is_listed_counts() -> None:
     assert types == ["text/csv", "text/csv", "text/x"]
 
 
-def test_what_is_listed() -> None:
+def test_lists() -> None:
     app = App("test", cache_ttl=1.5, cache_scope="public")
     annotations = v1.Annotations(audience=["user"], priority=0.5)
 
@@ -109,7 +109,7 @@ def test_what_is_listed() -> None:
     assert (static(), of_city("Rome")) == ("abc", "Rome")
 
 
-async def test_cache_hints_of_what_is_read() -> None:
+async def test_cache_hints_of_contents() -> None:
     app = App("test", cache_ttl=60)
 
     @app.resource("test://a", cache_ttl=2, cache_scope="private")
@@ -143,7 +143,7 @@ async def test_cache_hints_of_what_is_read() -> None:
         ("test://{a}/x/{b}.txt", "test://1/x/2xtxt", None),
         ("file:///{+path}", "file:///a/b.txt", {"path": "a/b.txt"}),
         ("file:///{+path}", "file:///a..b/c", {"path": "a..b/c"}),
-        # No value leaves its folder.
+        # Values cannot leave their directory.
         ("file:///{+path}", "file:///../b", None),
         ("file:///{+path}", "file:///a/%2e%2e/b", None),
         ("file:///{name}", "file:///..%2Fb", None),
@@ -205,7 +205,7 @@ def test_templates_that_cannot_be_matched(template: str, message: str) -> None:
     assert message in str(e.value)
 
 
-def test_the_time_grows_with_the_uri_and_no_faster() -> None:
+def test_matching_takes_linear_time() -> None:
     template = Template("a:" + ".".join(f"{{v{i}}}" for i in range(8)) + "/end")
     start_time = time.process_time()
     assert template.match("a:" + "." * 4000) is None
@@ -213,7 +213,7 @@ def test_the_time_grows_with_the_uri_and_no_faster() -> None:
     assert time.process_time() - start_time < 2  # A regular expression would take years.
 
 
-def test_a_value_is_as_long_as_a_regular_expression_makes_it() -> None:
+def test_values_are_those_of_a_regular_expression() -> None:
     random.seed(6570)
     value = {"": "[^/?#]+", "+": "(?s:.+)", "/": "[^/?#]+", ".": "[^/?#]+"}
     matched = 0
@@ -310,7 +310,7 @@ async def test_nothing_is_no_content(caplog: pytest.LogCaptureFixture) -> None:
     assert 'resource "test://x" failed' in caplog.text
 
 
-async def test_a_resource_can_ask_and_tell() -> None:
+async def test_a_resource_can_ask_and_notify() -> None:
     app = App("test")
 
     @app.resource("test://x")
@@ -375,7 +375,7 @@ async def test_variables_are_completed() -> None:
     template = "weather://{country}/{city}{?unit}"
     assert await complete(app, template, "city", others={"country": "it"}) == ["Rome", "Milan"]
     assert await complete(app, template, "city", "R", others={"country": "it"}) == ["Rome"]
-    assert await complete(app, template, "city") == []  # It needs to know the country.
+    assert await complete(app, template, "city") == []  # The completion requires the country.
     assert await complete(app, template, "unit", "I") == ["imperial"]
     assert await complete(app, template, "country") == []
     assert await complete(app, "test://x", "city") == []

@@ -1,4 +1,4 @@
-"""What type hints and docstrings become."""
+"""Schemas and descriptions from type hints and docstrings."""
 
 import enum
 import json

@@ -1,4 +1,4 @@
-"""A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end."""
+"""A real process, called as the bridge does: handshake, TLS, streams, shutdown, and failures."""
 
 import asyncio
 import base64
@@ -148,7 +148,7 @@ COOKIE = {"MCPBRIDGE_PLUGIN": "mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS": "1"}
 
 
 class Plugin:
-    """A plugin process, and what the bridge does to one."""
+    """A plugin process, started and stopped as the bridge does."""
 
     def __init__(self, folder: Path, env: dict[str, str], lifeline: bool = True, tools: str = TOOLS) -> None:
         program = folder / "tools.py"
@@ -269,7 +269,7 @@ async def test_the_handshake_is_the_only_line_after_the_import(start: StartPlugi
     assert plugin.rest_of_stdout() == b""
 
 
-async def test_what_is_printed_is_log(start: StartPlugin) -> None:
+async def test_output_is_logged(start: StartPlugin) -> None:
     plugin = start()
     async with plugin.channel() as channel:
         assert await text(stub_of(channel), "loud") == "ok"
@@ -328,7 +328,7 @@ async def test_a_keyboard_interrupt_in_a_tool_ends_its_call_only(start: StartPlu
 NOTHING = "from mcpbridge import App\nApp('test').run()\n"
 
 
-async def test_an_app_with_nothing_is_warned_of(start: StartPlugin) -> None:
+async def test_an_empty_app_causes_a_warning(start: StartPlugin) -> None:
     warning = {"level": "warning", "logger": "mcpbridge", "message": "the app has no tools, resources or prompts"}
     assert failures(start(tools=NOTHING).log()) == [warning]
     assert failures(start(tools=NOTHING.replace("'test'", "'test', declares=['tools']")).log()) == []
@@ -344,7 +344,7 @@ async def test_an_unknown_version_is_refused(start: StartPlugin) -> None:
     assert "the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1" in plugin.log()
 
 
-def test_the_certificate_we_make_is_no_authority() -> None:
+def test_the_generated_certificate_is_no_ca() -> None:
     certificate = x509.load_pem_x509_certificate(split(make_key_pair())[1])
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
@@ -388,7 +388,7 @@ async def test_mutual_tls(start: StartPlugin, tmp_path: Path, key_pair_provided:
         assert e.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
-async def test_the_transport_is_one_that_the_host_has(start: StartPlugin) -> None:
+async def test_the_transport_is_one_of_the_host(start: StartPlugin) -> None:
     plugin = start({"PLUGIN_TRANSPORTS": "tcp"})
     assert (plugin.fields[2], plugin.fields[3].rpartition(":")[0]) == ("tcp", "127.0.0.1")
     async with grpc.aio.insecure_channel(plugin.fields[3]) as channel:
@@ -413,7 +413,7 @@ async def test_health(start: StartPlugin) -> None:
             assert got.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_events_come_as_they_happen_and_the_result_last(start: StartPlugin) -> None:
+async def test_events_are_sent_at_once_and_the_result_last(start: StartPlugin) -> None:
     async with start().channel() as channel:
         events = await call(stub_of(channel), "steps", n=100)
     kinds = [e.WhichOneof("event") for e in events]
@@ -534,7 +534,7 @@ async def test_large_messages(start: StartPlugin) -> None:
 
 
 async def test_an_answer_is_as_large_as_it_is(start: StartPlugin) -> None:
-    """Whether it is too large is the client's to say."""
+    """The client limits the size of results."""
     size = 65 << 20
     large = [*OPTIONS[:1], ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(start().target, options=large) as channel:
@@ -657,7 +657,7 @@ def run(tmp_path: Path, *arguments: str, tools: str = TOOLS) -> "subprocess.Pope
     return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_person_is_told_what_to_run(tmp_path: Path) -> None:
+def test_a_person_gets_the_usage(tmp_path: Path) -> None:
     process = run(tmp_path)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 2
@@ -684,7 +684,7 @@ async def test_attached(tmp_path: Path, listen: str) -> None:
     assert not (tmp_path / "s").exists()
 
 
-async def test_attached_the_log_is_for_people(tmp_path: Path) -> None:
+async def test_the_log_of_an_attached_app_is_text(tmp_path: Path) -> None:
     process = run(tmp_path, "--listen=unix:s")
     assert process.stderr
     process.stderr.readline()
@@ -706,7 +706,7 @@ def test_attached_with_nothing(tmp_path: Path) -> None:
     process.communicate(timeout=30)
 
 
-def test_an_address_in_use_is_said(tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported(tmp_path: Path) -> None:
     process = run(tmp_path, "--listen=nowhere.invalid:1")
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1

@@ -19,9 +19,9 @@ var everythingElse = []stop{
 	{"receives the errors of an unknown prompt and of a missing argument", unknownPrompt},
 	{"is notified of changed prompts", promptsChange},
 	{"completes arguments", completes},
-	{"gets sound or what stands for it", getsSound},
-	{"has its model asked", isSampled},
-	{"tells its folders", tellsRoots},
+	{"gets sound, or text in its place", getsSound},
+	{"is requested to sample", isSampled},
+	{"returns its roots", returnsRoots},
 	{"answers several questions at once", answersSeveral},
 }
 
@@ -178,7 +178,7 @@ func isSampled(t *testing.T, v *visitor) {
 	matches(t, `^LLM response: You said: What is love\?$`, resultText(result))
 }
 
-func tellsRoots(t *testing.T, v *visitor) {
+func returnsRoots(t *testing.T, v *visitor) {
 	result := v.call(t, "test_input_required_result_list_roots", nil)
 	for _, uri := range []string{"file:///home/ada/songs", "file:///home/ada/poems"} {
 		matches(t, uri, resultText(result))

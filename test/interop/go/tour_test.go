@@ -326,7 +326,7 @@ func toolsChange(t *testing.T, v *visitor) {
 		has  bool
 	}{{"learn", true}, {"forget", false}} {
 		v.call(t, step.tool, nil)
-		for { // What comes first can be of a change before, such as that of a backend that has started.
+		for { // The first notifications can be of earlier changes, such as the start of a backend.
 			soon(t, v.changes, "no notification that "+step.tool+" changed the tools")
 			list, err := v.session.ListTools(t.Context(), nil)
 			if err != nil {

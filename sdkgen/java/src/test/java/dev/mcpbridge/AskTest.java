@@ -26,7 +26,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 
-/** Asking: rounds, answers, what is remembered between them. */
+/** Questions: rounds, answers, and the values that are kept between rounds. */
 class AskTest {
   enum Shade {
     RED,
@@ -236,7 +236,7 @@ class AskTest {
   }
 
   @Test
-  void whatCannotBeAskedOrIsNotAnsweredIsAnException() {
+  void unsupportedAndUnansweredQuestionsAreExceptions() {
     tool("form", (in, ctx) -> ctx.elicit("Number?", Limited.class).data().n());
     tool("url", (in, ctx) -> ctx.elicitUrl("Sign in", "https://example.com").accepted());
     var incapable = CallContext.getDefaultInstance();
@@ -293,7 +293,7 @@ class AskTest {
   }
 
   @Test
-  void theModelAndTheRootsAreAskedByKeys() {
+  void samplingAndRootsHaveKeys() {
     tool("keys", (in, ctx) -> {
       var all = ctx.askAll();
       var sample = all.key("model").sample("Hi " + System.nanoTime());
@@ -312,7 +312,7 @@ class AskTest {
   }
 
   @Test
-  void theModelIsAsked() {
+  void theModelIsSampled() {
     tool("ask", (in, ctx) -> ctx.sample("Hi").text());
     var text = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText("Ho"));
     var answer = InputResponse.newBuilder().setCreateMessage(CreateMessageResult.newBuilder().addContent(text)).build();
@@ -335,7 +335,7 @@ class AskTest {
   }
 
   @Test
-  void whatIsRememberedHasALimit() {
+  void theStateHasALimit() {
     tool(
         "big",
         (in, ctx) -> {
@@ -350,14 +350,14 @@ class AskTest {
   }
 
   @Test
-  void aStateThatIsNotOursIsRefused() {
+  void anUnknownStateIsRejected() {
     tool("form", (in, ctx) -> ctx.elicit("Name?", String.class).data());
     Context ctx = new Context(app, null, Caller.EVERYTHING, Map.of(), ByteString.copyFromUtf8("nonsense"), null);
     assertEquals(-32602, assertThrows(McpException.class, () -> app.callTool("form", ByteString.EMPTY, ctx)).code());
   }
 
   @Test
-  void aHandlerMayAskByItself() {
+  void aHandlerMayReturnInputRequests() {
     var asked = InputRequired.newBuilder().setRequestState(ByteString.copyFromUtf8("mine")).build();
     tool(
         "mine",

@@ -19,7 +19,7 @@ import tools.jackson.databind.JsonNode;
 /** Through the real bridge. */
 class BridgeTest {
   @Test
-  void aLegacyClientIsAskedAndTold() throws Exception {
+  void aLegacyClientAnswersAndIsNotified() throws Exception {
     List<JsonNode> asked = new ArrayList<>();
     try (Client client = Client.start(Tools.class)) {
       client.answers(
@@ -32,7 +32,7 @@ class BridgeTest {
       assertEquals("[[\"RED\",\"GREEN\"]]", asked.toString());
 
       assertEquals("{\"sum\":3}", client.call("add", Map.of("a", 1, "b", 2)).structured());
-      // The bridge may say it before we do.
+      // The bridge may report it first.
       var wrong = client.call("add", Map.of("a", 1, "b", 200, "bb", 1));
       String text = wrong.text();
       assertTrue(wrong.isError(), text);
@@ -54,7 +54,7 @@ class BridgeTest {
       client.awaitNotification("notifications/tools/list_changed");
       assertEquals("extra", client.call("extra", Map.of()).text());
 
-      // A tool that ends the program answers, and the bridge starts it anew.
+      // A call that ends the program gets a response, and the bridge restarts the program.
       assertEquals(
           "System.exit was called, which ended the backend", client.call("exits", Map.of("elsewhere", false)).text());
       client.awaitNotification("notifications/tools/list_changed");
@@ -116,7 +116,7 @@ class BridgeTest {
   }
 
   @Test
-  void aMistakeIsToldWithItsLine() throws IOException, InterruptedException {
+  void aMistakeIsReportedWithItsLine() throws IOException, InterruptedException {
     Path stderr = Files.createTempFile(Path.of("target"), "stderr", "");
     List<String> command =
         new ArrayList<>(List.of(System.getProperty("MCPBRIDGE_BIN"), "run", "--stdio", "--log-format", "text", "--"));

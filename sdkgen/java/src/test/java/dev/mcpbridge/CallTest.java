@@ -125,7 +125,7 @@ class CallTest {
   }
 
   @Test
-  void defaultsAreFilledInHoweverDeep() {
+  void defaultsAreSetAtEveryDepth() {
     app.add(new Below());
     String item = "Item[n=7, note=Optional.empty]";
     assertEquals(
@@ -137,7 +137,7 @@ class CallTest {
 
   @Test
   void argumentsThatAreNotJsonAreNamed() {
-    // The bridge lets none through.
+    // The bridge rejects these.
     app.tool("t").handle((json, ctx) -> "");
     for (String bad : List.of("[1", "[1]", "\"x\"")) {
       Context ctx = new Context(app, null, Caller.EVERYTHING, Map.of(), null, null);
@@ -224,7 +224,7 @@ class CallTest {
   }
 
   @Test
-  void aFailureIsAResultThatSaysWhy() {
+  void aFailureIsAResultWithItsReason() {
     app.add(new Failures());
     assertEquals("on purpose", caller.tool("fail", Map.of("how", "tool")).text());
     assertEquals("IllegalStateException", caller.tool("fail", Map.of("how", "null")).text());
@@ -263,7 +263,7 @@ class CallTest {
   }
 
   @Test
-  void theContextTellsAndIsTold() {
+  void theContextSendsAndReceives() {
     app.add(new Talks()).forwardLogs("talks");
     var called = caller.tool("talk");
     assertEquals("dev.mcpbridge.testing anonymous {} {} 2026-07-28", called.text());
@@ -334,7 +334,7 @@ class CallTest {
 
   @Test
   @SuppressWarnings("FutureReturnValueIgnored") // It is returned.
-  void givingUpEndsWhatIsWaitedFor() throws Exception {
+  void cancellationEndsWaiting() throws Exception {
     var never = new CompletableFuture<String>();
     List<String> actions = new ArrayList<>();
     CountDownLatch started = new CountDownLatch(1);
@@ -440,7 +440,7 @@ class CallTest {
   }
 
   @Test
-  void aCompletionOfWhatIsNotThereIsRefused() {
+  void completionsOfUnknownReferencesAreRejected() {
     app.add(new Library(), new Books()).completePrompt("review", "cod", (typed, others) -> List.of());
     app.completePrompt("reviews", "code", (typed, others) -> List.of());
     var e = assertThrows(DefinitionException.class, app::check);
@@ -472,7 +472,7 @@ class CallTest {
   }
 
   @Test
-  void textIsWhatItsParameterSays() {
+  void textIsConvertedToTheTypeOfItsParameter() {
     app.add(new Choices());
     assertEquals(List.of("RED", "light blue"), caller.completePrompt("paint", "colour", ""));
     assertEquals(List.of("light blue"), caller.completeResourceTemplate("colour://{colour}", "colour", "L", Map.of()));

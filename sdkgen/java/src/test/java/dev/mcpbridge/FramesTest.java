@@ -264,7 +264,7 @@ class FramesTest {
   }
 
   @Test
-  void aCancelledCallEndsAsOneOfGrpcDoes() throws Exception {
+  void aCancelledCallEndsAsOverGrpc() throws Exception {
     connect();
     var interrupted = new LinkedBlockingQueue<Boolean>();
     var canceled = new LinkedBlockingQueue<String>();
@@ -391,7 +391,7 @@ class FramesTest {
     assertTrue(failed.response().getResult().getIsError());
     peer.send(Frames.CALL, 4, (byte) 0xff);
     assertEquals(Status.Code.INTERNAL, peer.next().code());
-    peer.send(Frames.CALL, 4); // Nothing is a request, of a bridge with version 1 of the contract.
+    peer.send(Frames.CALL, 4); // An empty request is one of a bridge with version 1 of the contract.
     assertEquals(Status.Code.FAILED_PRECONDITION, peer.next().code());
   }
 
@@ -412,7 +412,7 @@ class FramesTest {
   }
 
   @Test
-  void aCallAsksSeveralThingsAtOnce() throws Exception {
+  void aCallAsksSeveralQuestionsAtOnce() throws Exception {
     connect();
     app.tool("ask")
         .handle(
@@ -461,7 +461,7 @@ class FramesTest {
       started.acquire();
       peer.write(violation);
       assertTrue(peer.isClosed());
-      // The end of the connection is that of its calls.
+      // The calls of a connection end with it.
       assertEquals("cancelled", cancelled.poll(SERVING, TimeUnit.SECONDS));
     }
     // gRPC still works.

@@ -182,7 +182,7 @@ class GuideTest {
   record Seats(List<Guide.Seat> seats) {}
 
   @Test
-  void whatCannotBeChosenIsRefusedOnOneLine() {
+  void invalidChoicesAreRejectedOnOneLine() {
     App app = guide();
     String wrong = new Caller(app).answers(Map.of("seat", "Aisle", "extras", List.of())).tool("comfort").text();
     assertEquals(
@@ -200,7 +200,7 @@ class GuideTest {
     app.tool("none").handle((none, ctx) -> ctx.elicit("Which?", Choice.of(List.of())).data());
     assertEquals("there is nothing to choose from", new Caller(app).tool("none").text());
 
-    // Fields and arguments of several.
+    // Fields and arguments with several choices.
     app.tool("seats").handle((none, ctx) -> ctx.elicit("Which?", Seats.class).data().seats().toString());
     var seats = new Caller(app).answers(Map.of("seats", List.of("AISLE"))).tool("seats");
     assertEquals("[AISLE]", seats.text());
@@ -280,7 +280,7 @@ class GuideTest {
   }
 
   @Test
-  void aRequestMayBeMcpsOwn() {
+  void aRequestMayHaveTheFormatOfMcp() {
     var called = caller("Yes").tool("word");
     assertEquals("Yes", called.text());
     assertEquals(
@@ -295,7 +295,7 @@ class GuideTest {
   }
 
   @Test
-  void whatComesAndGoesIsToldToClients() throws Exception {
+  void additionsAndRemovalsAreNotified() throws Exception {
     try (Client client = Client.start(Guide.class)) {
       client.call("expert", Map.of("on", true));
       client.awaitNotification("notifications/tools/list_changed");

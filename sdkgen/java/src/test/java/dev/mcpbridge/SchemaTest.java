@@ -209,7 +209,7 @@ class SchemaTest {
   }
 
   @Test
-  void whatIsNullIsNotThereAndNotRequired() {
+  void nullableMembersAreOptional() {
     assertEquals("{\"name\":\"Ada\",\"lucky\":1}", CALLER.tool("person").structured());
     assertTrue(
         tool("person").getOutputSchema().contains("\"required\":[\"name\",\"lucky\"]"), tool("person")::toString);
@@ -219,7 +219,7 @@ class SchemaTest {
 
   /** A format in arguments, written by the author; types and constraints determine the formats of results. */
   @Test
-  void formatsAcceptWhatTheSharedTableSays() throws IOException {
+  void formatsAcceptTheValuesOfTheSharedTable() throws IOException {
     JsonNode formats = Json.MAPPER.readTree(Files.readString(Path.of("..", "testdata", "formats.json"))).get("formats");
     assertEquals(
         Formats.ALL.stream().map(f -> f.getName()).sorted().toList(),
@@ -286,7 +286,7 @@ class SchemaTest {
   }
 
   @Test
-  void whatASchemaSaysIsCheckedInResultsToo() {
+  void resultsAreValidatedAgainstTheirSchema() {
     Caller results = new Caller(Bridge.of(new Results()));
     assertEquals(
         "{\"email\":\"ada@example.com\",\"date\":\"2026-01-31\",\"dateTime\":\"2026-01-31T14:30:00+02:00\"}",
@@ -309,7 +309,7 @@ class SchemaTest {
   }
 
   @Test
-  void aFormatThatNobodyChecksIsRefusedWhereItIsWritten() {
+  void anUnknownFormatIsRejectedWithItsLine() {
     String why =
         "there is no format dat; did you mean date?; there are date, date-time, duration, email, hostname, ipv4, ipv6,"
             + " time, uri, uuid";
@@ -496,7 +496,7 @@ class SchemaTest {
   }
 
   @Test
-  void aTypeThatJsonCannotHoldIsNamed() {
+  void aTypeWithoutJsonIsNamed() {
     wrong(
         new Abstract(),
         "Abstract.draw, parameter 1 (Map boxes): Box.shape: JSON cannot be converted to Shape; use text,");

@@ -60,7 +60,7 @@ class ServeTest {
   }
 
   @Test
-  void aLife() throws Exception {
+  void theLifecycleOfAProcess() throws Exception {
     try (Plugin plugin = start()) {
       assertEquals(List.of("printed before the app"), plugin.before);
       assertEquals(
@@ -157,7 +157,7 @@ class ServeTest {
       Plugin.call(channel, "touch", Map.of("uri", "test://a")).forEachRemaining(e -> {});
       assertEquals("test://a", changes.next().getResourceUpdated().getUri());
 
-      // A caller that gives up interrupts the handler.
+      // A cancellation interrupts the handler.
       Path file = folder.resolve("cancelled");
       CancellableContext context = io.grpc.Context.current().withCancellation();
       var call = context.call(() -> Plugin.call(channel, "slow", Map.of("seconds", 60, "file", file.toString())));
@@ -167,7 +167,7 @@ class ServeTest {
       assertEquals("interrupted, cancelled true", Files.readString(file));
       assertEquals("{\"sum\":3}", Plugin.text(channel, "add", Map.of("a", 1, "b", 2)));
 
-      // Shutdown lets calls finish, and ends what has no end.
+      // Shutdown lets calls complete, and abandons those that do not.
       var health = HealthGrpc.newBlockingStub(channel).watch(HealthCheckRequest.getDefaultInstance());
       assertEquals(ServingStatus.SERVING, health.next().getStatus());
       var slow = Plugin.call(channel, "slow", Map.of("seconds", 0.5, "file", file.toString()));
@@ -189,7 +189,7 @@ class ServeTest {
   }
 
   @Test
-  void whatDoesNotEndIsLeftBehind() throws Exception {
+  void callsThatDoNotEndAreAbandoned() throws Exception {
     try (Plugin plugin = start()) {
       var channel = plugin.channel();
       assertTrue(Plugin.call(channel, "stuck", Map.of()).next().hasProgress());
@@ -229,7 +229,7 @@ class ServeTest {
           Plugin.text(channel, "notANumber", Map.of()));
       Plugin.call(channel, "logs", Map.of()).forEachRemaining(e -> {});
 
-      // A failure is one line, which the bridge takes apart.
+      // A failure is one line, which the bridge parses.
       List<JsonNode> all =
           plugin.log().lines().filter(line -> line.startsWith("{")).map(Json.MAPPER::readTree).toList();
       String loud = "Tools.java:" + Tools.line("\"printed\"") + ": tool \"loud\" has no description, ";
@@ -280,7 +280,7 @@ class ServeTest {
           var call = Plugin.call(channel, "exits", Map.of("elsewhere", false)).next().getResult();
           assertTrue(call.getIsError());
           assertEquals("System.exit was called, which ended the backend", call.getContent(0).getText().getText());
-          // The others get their time.
+          // The other calls complete.
           assertEquals("slept", slow.next().getResult().getContent(0).getText().getText());
         }
         assertEquals(elsewhere ? 4 : 3, plugin.exitCode(30));
@@ -299,7 +299,7 @@ class ServeTest {
   }
 
   @Test
-  void theBridgesEndIsTheEnd() throws Exception {
+  void theProcessExitsWithTheBridge() throws Exception {
     try (Plugin plugin = start()) {
       assertTrue(Plugin.call(plugin.channel(), "stuck", Map.of()).next().hasProgress());
       plugin.process.getOutputStream().close();
@@ -309,7 +309,7 @@ class ServeTest {
   }
 
   @Test
-  void aPersonIsToldWhatToDo() throws Exception {
+  void aPersonGetsTheUsage() throws Exception {
     try (Plugin plugin = new Plugin(folder, Map.of("MCPBRIDGE_PLUGIN", ""))) {
       assertEquals(2, plugin.exitCode(20));
       assertTrue(plugin.log().contains("mcpbridge run -- java -cp ... dev.mcpbridge.Tools\n"), plugin.log());
@@ -326,7 +326,7 @@ class ServeTest {
   }
 
   @Test
-  void itListensAtTcpIfThatIsAllThereIs() throws Exception {
+  void itListensAtTcpIfOnlyThatIsAllowed() throws Exception {
     Map<String, String> env = new HashMap<>(Plugin.COOKIE);
     env.put("PLUGIN_TRANSPORTS", "tcp");
     try (Plugin plugin = new Plugin(folder, env)) {
@@ -387,7 +387,7 @@ class ServeTest {
     }
   }
 
-  /** The JDK makes certificates by its keytool only. */
+  /** The JDK can create certificates only with keytool. */
   private List<Identity> identities(String... names) throws Exception {
     Path keytool = Path.of(System.getProperty("java.home"), "bin", "keytool");
     List<Process> processes = new ArrayList<>();
@@ -435,7 +435,7 @@ class ServeTest {
   }
 
   @Test
-  void onlyTheBridgeIsLetIn() throws Exception {
+  void onlyTheBridgeIsAccepted() throws Exception {
     List<Identity> made = identities("plugin", "bridge", "other");
     Path pair = folder.resolve("pair.pem");
     Files.writeString(pair, made.get(0).both());

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 class TemplateTest {
   /** Clients choose the URI: one that almost matches must not block a thread. A regular expression takes minutes. */
   @Test
-  void aHostileUriIsLookedAtOnce() {
+  void aHostileUriIsMatchedInLinearTime() {
     Map<String, String> hostile = new LinkedHashMap<>();
     hostile.put("x://{a}.{b}.{c}.{d}!", ".");
     hostile.put("x://{+a}/{+b}/{+c}/{+d}!", "/");
@@ -29,7 +29,7 @@ class TemplateTest {
         () ->
             hostile.forEach(
                 (template, c) -> assertNull(new Template(template).match("x://" + c.repeat(4000)), template)));
-    assertNull(new Template("{a}").match("a".repeat(5000))); // Longer than any that is looked at.
+    assertNull(new Template("{a}").match("a".repeat(5000))); // Longer than the limit.
   }
 
   @Test
@@ -45,7 +45,7 @@ class TemplateTest {
           {"x://a{/b}", "x://a/..", "null"},
           {"x:a{.ext}", "x:a.tar.gz", "{ext=tar.gz}"},
           {"x:a{.b,c}", "x:a.tar.gz", "{b=tar, c=gz}"},
-          {"x:{name}{.ext}", "x:a.gz", "{name=a.gz}"}, // As long as it can be.
+          {"x:{name}{.ext}", "x:a.gz", "{name=a.gz}"}, // Matching is greedy.
           {"x:{+a,b}/c", "x:1/2,3/c", "{a=1/2, b=3}"},
           {"x:{+path}{#part}", "x:a/b?c#d/e", "{path=a/b?c, part=d/e}"},
           {"x:{a}{#part}", "x:1", "{a=1}"},

@@ -111,7 +111,7 @@ public final class Tools {
     throw new IllegalStateException("boom");
   }
 
-  /** Cannot be made ready. */
+  /** A class whose initialization fails. */
   private static final class Settings {
     static final int PORT = Integer.parseInt("many");
   }
