@@ -44,8 +44,8 @@ func TestConnIsANetConn(t *testing.T) {
 	})
 }
 
-// Data arrives whole, in pieces of any length, even if it is longer than the buffers of the system and than a write that
-// bypasses the scheduler.
+// Data arrives whole, in pieces of any length, even if it is longer than the buffers of the system and than a write
+// that bypasses the scheduler.
 func TestConnTransfersAnyLength(t *testing.T) {
 	for _, piece := range []int{1, 100, maxSize - 1, maxSize, maxSize + 1, 1 << 20} {
 		a, b := pair(t)
