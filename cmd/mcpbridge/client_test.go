@@ -55,7 +55,17 @@ type shop struct {
 // startShop serves a shop and returns its address.
 func startShop(t *testing.T) (*shop, string) {
 	t.Helper()
-	s := &shop{cancelled: make(chan struct{}), waiting: make(chan struct{}), held: make(chan struct{})}
+	s := newShop()
+	return s, serveShop(t, s)
+}
+
+func newShop() *shop {
+	return &shop{cancelled: make(chan struct{}), waiting: make(chan struct{}), held: make(chan struct{})}
+}
+
+// serveShop serves a shop, or one with other methods, and returns its address.
+func serveShop(t *testing.T, s pb.McpServiceServer) string {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
@@ -71,7 +81,7 @@ func startShop(t *testing.T) (*shop, string) {
 	})
 	t.Cleanup(wg.Wait)
 	t.Cleanup(server.Stop)
-	return s, "unix://" + socket
+	return "unix://" + socket
 }
 
 func text(s string) *string { return &s }

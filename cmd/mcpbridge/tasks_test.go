@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,8 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // The commands of tasks work with a bridge over gRPC and over MCP.
@@ -65,6 +70,22 @@ func TestTaskCommands(t *testing.T) {
 	expect("start it with mcpbridge run", problem.ExitUsage, "call", "--task", "buy", "--", "true")
 	expect("write mcpbridge tasks get", problem.ExitUsage, "tasks", "get", socket)
 	expect("write one of", problem.ExitUsage, "tasks", "undo")
+}
+
+// lateTasks is a server whose clock is ahead: it reports the deadline of each tasks/get before the client notices it.
+type lateTasks struct{ *shop }
+
+func (lateTasks) GetTask(context.Context, *pb.GetTaskRequest) (*pb.GetTaskResponse, error) {
+	return nil, status.Error(codes.DeadlineExceeded, "late")
+}
+
+// A command has timed out, and the task continues, whichever side notices the deadline first.
+func TestServerNoticesTheTimeoutOfTaskCommandsFirst(t *testing.T) {
+	target := serveShop(t, lateTasks{newShop()})
+	got := runCommand(t, "", "tasks", "result", "--timeout", "1h", target, "id")
+	if got.code != problem.ExitTimeout || !strings.Contains(got.stderr, "the task continues") {
+		t.Errorf("got %+v, want %d", got, problem.ExitTimeout)
+	}
 }
 
 // TestTasksPage runs the commands of docs/tasks.md, with its configuration and its tool.

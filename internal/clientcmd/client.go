@@ -178,7 +178,8 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 			why = "nothing was called: " + err.Error()
 		}
 		return &problem.Error{Exit: problem.ExitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
-	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
+	case err != nil && c.timeout > 0 && (ctx.Err() != nil || errors.Is(err, errFollowing) ||
+		bridge.AsError(err).Code == codes.DeadlineExceeded):
 		return &problem.Error{
 			Exit: problem.ExitTimeout, Code: "timeout",
 			What: fmt.Sprintf("the command did not finish within %s", c.timeout), Why: err.Error(),
