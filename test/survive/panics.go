@@ -280,9 +280,9 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 	}, nil
 }
 
-// freeAddr returns a free address. The system does not assign it again soon.
+// freeAddr returns a free address. Other programs listen at and connect from 127.0.0.1, so its port stays free.
 func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.0.0.15:0")
 	if err != nil {
 		return "", err
 	}
