@@ -54,18 +54,9 @@ type taskReply struct {
 				PID   int    `json:"pid"`
 			} `json:"structuredContent"`
 		} `json:"result"`
-		Error taskError `json:"error"`
+		Error loadgen.RPCError `json:"error"`
 	} `json:"result"`
-	Error *taskError `json:"error"`
-}
-
-type taskError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-	Data    struct {
-		Reason  string `json:"reason"`
-		Outcome string `json:"outcome"`
-	} `json:"data"`
+	Error *loadgen.RPCError `json:"error"`
 }
 
 func (t *taskReply) ended() bool {

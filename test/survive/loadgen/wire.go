@@ -213,14 +213,17 @@ type message struct {
 			PID   int    `json:"pid"`
 		} `json:"structuredContent"`
 	} `json:"result"`
-	Error *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-		Data    struct {
-			Reason  string `json:"reason"`
-			Outcome string `json:"outcome"`
-		} `json:"data"`
-	} `json:"error"`
+	Error *RPCError `json:"error"`
+}
+
+// An RPCError is a JSON-RPC error of the bridge.
+type RPCError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    struct {
+		Reason  string `json:"reason"`
+		Outcome string `json:"outcome"`
+	} `json:"data"`
 }
 
 // note records a message of a call, and reports whether it was the response.
