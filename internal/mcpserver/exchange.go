@@ -42,7 +42,8 @@ type exchange struct {
 	out sink
 	// token is the progress token as the client wrote it; nil without progress.
 	token []byte
-	// progress is the last value that the handler reported, pace limits the notifications, and related is their `_meta`.
+	// progress is the last value that the handler reported, pace limits the notifications, and related is their
+	// `_meta`.
 	progress float64
 	pace     *pacer // nil without progress
 	related  []mcpjson.Member

@@ -127,7 +127,9 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	c = run("climate")
 	for want, m := range map[string]mcpbridgetest.Message{
 		`"_meta":{"ui":{"resourceUri":"ui://climate/chart"}}`: c.Request("tools/list", nil),
-		`"mimeType":"text/html;profile=mcp-app"`:              c.Request("resources/read", M{"uri": "ui://climate/chart"}),
+		`"mimeType":"text/html;profile=mcp-app"`: c.Request("resources/read", M{
+			"uri": "ui://climate/chart",
+		}),
 	} {
 		if !strings.Contains(string(m.Result), want) {
 			t.Errorf("got %s, want %s", m.Result, want)
