@@ -176,15 +176,19 @@ func (t *Tasks) Next(ctx context.Context, call *bridge.Call, since uint64) (*pb.
 	if err != nil {
 		return nil, 0, err
 	}
+	var task *pb.Task
 	version := since
 	k.wait(ctx, func() bool {
-		version = k.version
-		return version != since
+		if version = k.version; version == since {
+			return false
+		}
+		task = k.describeLocked(call.Revision())
+		return true
 	})
-	if ctx.Err() != nil {
+	if task == nil {
 		return nil, 0, context.Cause(ctx)
 	}
-	return k.describe(call.Revision()), version, nil
+	return task, version, nil
 }
 
 // Update gives a task responses to its input requests. The call is one of tasks/get.

@@ -399,6 +399,38 @@ func TestGetWaits(t *testing.T) {
 }
 
 // A task that has ended does not change any more, whatever its tool does (TX-4, TX-9).
+// TestNextReturnsTheTaskOfItsVersion: otherwise, tasks/result would send the same input request twice.
+func TestNextReturnsTheTaskOfItsVersion(t *testing.T) {
+	const steps = 20_000
+	all, cc := newTasks(t, tasks.Options{}), caller("")
+	task := call(t, all, tool(func(
+		ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit,
+	) (*bridge.Result, error) {
+		for i := range steps {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i + 2)}}); err != nil {
+				return nil, err
+			}
+		}
+		return text("done")
+	}), cc, tasks.CallOptions{})
+	get := &bridge.Call{
+		Method: bridge.GetTask, Request: &pb.GetTaskRequest{Context: cc, TaskId: task.GetTaskId()},
+	}
+	for version := uint64(1); ; { // that of a task without progress
+		task, newer, err := all.Next(t.Context(), get, version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tasks.IsFinal(task.GetStatus()) {
+			return
+		}
+		if got, want := task.GetStatusMessage(), strconv.FormatUint(newer, 10); got != want {
+			t.Fatalf("the task of version %s has the message of version %s", want, got)
+		}
+		version = newer
+	}
+}
+
 func TestEndedTaskDoesNotChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, cc := newTasks(t, tasks.Options{}), caller("a")
