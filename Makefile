@@ -11,7 +11,7 @@ PYTHON ?= python3
 # Set GOLANGCI to an installed binary to save building it.
 GOLANGCI ?= $(GO) tool -modfile=$(CURDIR)/tools/golangci/go.mod golangci-lint
 BUF := tools/node_modules/.bin/buf
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell tools/version)
 
 # The modules of tests, so that users of mcpbridge need not download their dependencies.
 PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard test/interop/go/go.mod test/interop/servers/both/go/go.mod test/bench/go.mod test/survive/go.mod))

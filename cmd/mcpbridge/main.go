@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,8 +19,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// version is set by the build: -ldflags "-X main.version=1.2.3".
-var version = "0.1.0-dev"
+// version is set by the build: -ldflags "-X main.version=1.2.3". If empty, the version of the module, which `go install`
+// records.
+var version string
 
 // abortTime is how long the process runs after a second signal: clients receive the outcomes of their calls, then the
 // backend is killed.
@@ -50,7 +53,7 @@ func runMain() int {
 
 	p := &Program{
 		Env: clientcmd.Env{
-			Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+			Version: buildVersion(), Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 			Environ: os.Environ(), Abort: abort,
 		},
 	}
@@ -74,4 +77,16 @@ func runMain() int {
 			stop()
 		}
 	}
+}
+
+// buildVersion returns the version of this build: "devel" if neither the build nor the module has one.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return strings.TrimPrefix(info.Main.Version, "v")
 }
