@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest/transcript"
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
 	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
@@ -25,7 +25,7 @@ type conversation struct {
 	server  *mcpserver.Server
 	life    *lifecycle.Lifecycle
 	backend *backend
-	names   names
+	names   *transcript.Names
 
 	// The client's properties: see testdata/transcripts/README.md.
 	revision, capabilities string
@@ -44,7 +44,7 @@ type exchange struct {
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
-	received []string // by the server, since the last call of unplayed
+	received []string // by the server, since the last call of Output
 	ended    bool
 }
 
@@ -74,7 +74,7 @@ func newConversation(
 	c := &conversation{
 		t: t, life: o.Lifecycle, server: mcpserver.New(handler, o), backend: b, revision: client["revision"],
 		capabilities: client["capabilities"],
-		names:        names{text: map[string]string{}, name: map[string]string{}},
+		names:        transcript.NewNames(findNames),
 		shown:        []string{"Mcp-Session-Id", "Retry-After", "Allow"},
 	}
 	t.Cleanup(c.server.Close)
@@ -84,8 +84,8 @@ func newConversation(
 	if show := client["show"]; show != "" {
 		c.shown = append(c.shown, show)
 	}
-	c.names.add("server", `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bridgetest","title":"Bridge Test","version":"1"}}`)
-	c.names.text["$meta"] = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
+	c.names.Add("server", `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bridgetest","title":"Bridge Test","version":"1"}}`)
+	c.names.Text["$meta"] = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
 		`{"name":"client","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + c.capabilities
 	switch transport := client["transport"]; transport {
 	case "stdio":
@@ -126,14 +126,14 @@ func (c *conversation) serveStdio() {
 
 // serveHTTP makes the server serve in-memory connections.
 func (c *conversation) serveHTTP() {
-	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l := transcript.NewPipes()
 	srv := &http.Server{Handler: c.server}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = srv.Serve(l) // until it is closed
 	}()
-	transport := &http.Transport{DialContext: l.dial}
+	transport := &http.Transport{DialContext: l.Dial}
 	c.client = &http.Client{Transport: transport}
 	c.t.Cleanup(func() {
 		for _, x := range c.exchanges {
@@ -145,49 +145,14 @@ func (c *conversation) serveHTTP() {
 	})
 }
 
-// Pipes are a listener of in-memory connections.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
 // initialize starts a session as a legacy client does. The transcript omits it.
 func (c *conversation) initialize() {
 	c.t.Helper()
 	post := "POST"
 	if c.sse {
-		c.send("stream", []string{"GET"})
+		c.Send("stream", []string{"GET"})
 		synctest.Wait()
-		post = "POST /mcp?sessionId=" + c.names.text[c.newest("$session")]
+		post = "POST /mcp?sessionId=" + c.names.Text[c.newest("$session")]
 	}
 	begin := `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + c.revision +
 		`","capabilities":` +
@@ -195,16 +160,16 @@ func (c *conversation) initialize() {
 	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	for _, message := range []string{begin, ready} {
 		if c.stdin != nil {
-			c.send("", []string{message})
+			c.Send("", []string{message})
 		} else {
 			session := "" // none yet
 			if message == ready {
-				session = c.names.text[c.newest("$session")]
+				session = c.names.Text[c.newest("$session")]
 			}
-			c.send("", []string{post, "Mcp-Session-Id: " + session, message})
+			c.Send("", []string{post, "Mcp-Session-Id: " + session, message})
 		}
 		synctest.Wait()
-		for _, line := range c.unplayed() { // names the session
+		for _, line := range c.Output() { // names the session
 			if strings.Contains(line, `"error"`) {
 				c.t.Fatalf("initialize: %s", line)
 			}
@@ -214,9 +179,9 @@ func (c *conversation) initialize() {
 
 // newest returns the newest of the names $x, $x2, $x3 in the server's output so far.
 func (c *conversation) newest(name string) string {
-	c.unplayed()
+	c.Output()
 	newest := name
-	for have := range c.names.text {
+	for have := range c.names.Text {
 		if strings.HasPrefix(have, name) && (len(have) > len(newest) || len(have) == len(newest) && have > newest) {
 			newest = have
 		}
@@ -224,8 +189,8 @@ func (c *conversation) newest(name string) string {
 	return newest
 }
 
-// complete reports whether the lines are a complete request: with HTTP, including the body if the method has one.
-func (c *conversation) complete(lines []string) bool {
+// IsComplete reports whether the lines are a complete request: with HTTP, including the body if the method has one.
+func (c *conversation) IsComplete(_ string, lines []string) bool {
 	last := lines[len(lines)-1]
 	return c.stdin != nil || len(lines) > 1 && !isHeader(last)
 }
@@ -235,8 +200,8 @@ func isHeader(line string) bool {
 	return ok && !strings.ContainsAny(name, "{[\" ")
 }
 
-// send sends a line of stdio, or an HTTP request with its method and path, headers and body.
-func (c *conversation) send(label string, lines []string) {
+// Send sends a line of stdio, or an HTTP request with its method and path, headers and body.
+func (c *conversation) Send(label string, lines []string) {
 	c.t.Helper()
 	if c.stdin != nil {
 		if _, err := io.WriteString(c.stdin, lines[0]+"\n"); err != nil {
@@ -291,7 +256,7 @@ func (c *conversation) setHeaders(req *http.Request, body string) {
 	if c.sse {
 		return
 	}
-	if session := c.names.text["$session"]; session != "" {
+	if session := c.names.Text["$session"]; session != "" {
 		h.Set("Mcp-Session-Id", session)
 	}
 	if c.revision >= "2025-06-18" {
@@ -348,6 +313,9 @@ func (c *conversation) receive(x *exchange, req *http.Request) {
 	}
 }
 
+// Expand replaces names by their texts.
+func (c *conversation) Expand(line string) string { return c.names.Expand(line) }
+
 // exchange returns the last exchange with a label.
 func (c *conversation) exchange(label string) *exchange {
 	var last *exchange
@@ -359,13 +327,13 @@ func (c *conversation) exchange(label string) *exchange {
 	return last
 }
 
-// unplayed returns the messages and incidents since the last call, of one exchange after the other and of the backend.
-func (c *conversation) unplayed() []string {
+// Output returns the messages and incidents since the last call, of one exchange after the other and of the backend.
+func (c *conversation) Output() []string {
 	var all []string
 	for _, x := range c.exchanges {
 		x.mu.Lock()
 		for _, line := range x.received {
-			all = append(all, strings.TrimRight(x.label+"< "+c.names.shorten(line), " "))
+			all = append(all, strings.TrimRight(x.label+"< "+c.names.Shorten(line), " "))
 		}
 		x.received = nil
 		x.mu.Unlock()
