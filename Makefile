@@ -55,7 +55,7 @@ setup-java: $(JAVA) ## build the Java SDK and the examples that use it
 sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts sdkgen/typescript/src/gen/google/*/*.ts)
 	npm run --silent build --prefix sdkgen/typescript
 
-test/bench/python/.venv/.done test/interop/servers/.venv/.done test/interop/servers/2025/.venv/.done: %/.venv/.done: %/requirements.txt
+test/bench/python/.venv/.done test/interop/servers/.venv/.done test/interop/servers/2025/.venv/.done tools/packaging/.venv/.done: %/.venv/.done: %/requirements.txt
 	@test -x $*/.venv/bin/python || $(PYTHON) -m venv $*/.venv
 	$*/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
@@ -97,7 +97,7 @@ demo: ## call the Python example with real clients of both eras; KEEP=1 keeps se
 	@KEEP='$(KEEP)' tools/demo
 
 # The longest first.
-TESTS := test-go test-interop-ts test-interop-go test-attack test-examples test-python test-sdk-java test-sdk-typescript test-readme test-generated
+TESTS := test-go test-interop-ts test-interop-go test-attack test-examples test-python test-sdk-java test-sdk-typescript test-packages test-readme test-generated
 
 .PHONY: test
 test: ## run every test, in parallel: JOBS=1 runs one target after the other
@@ -161,6 +161,17 @@ ifdef LEGS
 test-readme: | test-sdk-java
 lint-sdk-typescript: | test-sdk-typescript
 endif
+
+.PHONY: packages
+packages: tools/packaging/.venv/.done ## package the SDKs with the programs in dist/binaries, into dist/packages
+	tools/packaging/.venv/bin/python tools/packages dist/binaries dist/packages
+
+# The packages of this machine's platform, installed.
+.PHONY: test-packages
+test-packages: tools/packaging/.venv/.done
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o .tmp/packages/binaries/$$($(GO) env GOOS)-$$($(GO) env GOARCH)/ ./cmd/mcpbridge
+	tools/packaging/.venv/bin/python tools/packages .tmp/packages/binaries .tmp/packages
+	tools/check-packages .tmp/packages
 
 .PHONY: test-examples
 test-examples: setup setup-java build examples/watch-typescript/node_modules/.done ## check every example that is a backend with `mcpbridge verify`
@@ -248,4 +259,4 @@ fuzz: ## fuzz every parser; FUZZTIME=10m for longer, FUZZ=jsonrpc for some
 
 .PHONY: clean
 clean: ## remove built and installed files
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target tools/node_modules test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target tools/node_modules test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv tools/packaging/.venv .tmp sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
