@@ -17,8 +17,8 @@ import (
 )
 
 // receive handles a text from the server: a message, or in 2025-03-26 a batch of independent ones (JSON-RPC 2.0, 6).
-// via is the exchange of the stream, or nil for a stream of all messages. receive returns an error for an invalid
-// message, unless an exchange has failed with it.
+// via is the exchange of the stream, or nil if the stream is not for one exchange. receive returns an error for an
+// invalid message, unless an exchange has failed with it.
 func (p *peer) receive(data []byte, via *exchange) error {
 	if !jsonrpc.IsBatch(data) {
 		return p.receiveOne(data, via)
@@ -79,7 +79,7 @@ func (p *peer) dispatch(m *jsonrpc.Message, via *exchange) {
 		}
 		if via == nil {
 			p.mu.Lock()
-			delete(p.orphans, string(m.ID)) // the call may have been canceled meanwhile
+			delete(p.canceled, string(m.ID)) // the call may have been canceled meanwhile
 			p.mu.Unlock()
 		}
 	case m.IsRequest():
@@ -133,7 +133,7 @@ func (p *peer) logReceiver() *exchange {
 		}
 		only = x
 	}
-	if only == nil || !only.logs || p.hasOrphans(only.owner) {
+	if only == nil || !only.logs || p.hasCanceledOfOthers(only.owner) {
 		return nil
 	}
 	return only
@@ -163,7 +163,7 @@ func (p *peer) handleRequest(m *jsonrpc.Message, via *exchange) {
 // store stores a request that arrives between calls, for the next call: servers request the roots when a session
 // starts. It returns false for all other requests.
 func (p *peer) store(m *jsonrpc.Message) bool {
-	if !p.exclusive || m.Method != methodRoots || p.can.GetRoots() == nil {
+	if !p.exclusive || m.Method != methodRoots || p.clientCapabilities.GetRoots() == nil {
 		return false
 	}
 	p.mu.Lock()
@@ -203,7 +203,7 @@ func (p *peer) fits(waiting, size int) bool {
 // rejectExcess rejects a request above these limits.
 func (p *peer) rejectExcess(m *jsonrpc.Message) {
 	p.answerError(m.ID, codeInternal, fmt.Sprintf(
-		"%s: too many pending requests: at most %d of together %d bytes are allowed; try again "+
+		"%s: too many pending requests: at most %d with %d bytes in total are allowed; try again "+
 			"after some responses",
 		m.Method, limits.ServerRequests, p.c.o.Limits.Message))
 }
@@ -222,11 +222,11 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 		return
 	}
 	switch {
-	case m.Method == methodRoots && p.can.GetRoots() != nil:
+	case m.Method == methodRoots && p.clientCapabilities.GetRoots() != nil:
 		p.out.post(jsonrpc.AppendResult(nil, m.ID, []byte(`{"roots":[]}`)), nil)
-	case m.Method == "elicitation/create" && p.can.GetElicitation() != nil:
+	case m.Method == "elicitation/create" && p.clientCapabilities.GetElicitation() != nil:
 		p.out.post(jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"cancel"}`)), nil)
-	case m.Method == "sampling/createMessage" && p.can.GetSampling() != nil:
+	case m.Method == "sampling/createMessage" && p.clientCapabilities.GetSampling() != nil:
 		p.answerError(m.ID, codeRefused, "no caller can answer: no call is in flight")
 	default:
 		p.answerError(m.ID, codeMethodNotFound, "this client does not have "+rawjson.Shorten(m.Method))
@@ -329,5 +329,5 @@ func (p *peer) logMessage(m *jsonrpc.Message) {
 		return
 	}
 	p.c.log.Debug().Str("stream", "notifications").Stringer("level", l.GetLevel()).Str("logger", l.GetLogger()).
-		Str("data", rawjson.ShortenTo(l.GetData(), 8<<10)).Msg("the server logs")
+		Str("data", rawjson.ShortenTo(l.GetData(), 8<<10)).Msg("log message of the server")
 }

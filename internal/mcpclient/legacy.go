@@ -157,7 +157,8 @@ func (x *exchange) addServerRequest(m *jsonrpc.Message) {
 		x.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
 		return
 	}
-	if req.GetRaw() != "" || req.GetElicit().GetRaw() != "" || bridge.MissingCapabilities(x.p.can, req) != nil {
+	if req.GetRaw() != "" || req.GetElicit().GetRaw() != "" ||
+		bridge.MissingCapabilities(x.p.clientCapabilities, req) != nil {
 		code := int32(codeMethodNotFound)
 		if rawjson.Get(params, "mode") != nil {
 			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling

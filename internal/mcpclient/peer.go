@@ -78,10 +78,10 @@ type peer struct {
 	subs subscriptions
 	ids  atomic.Int64
 
-	mu      sync.Mutex // guards the rest
-	running map[string]*exchange
-	orphans map[string]orphan // by id
-	stored  []jsonrpc.Message // requests of the server that wait for the next call
+	mu       sync.Mutex // guards the rest
+	running  map[string]*exchange
+	canceled map[string]canceledCall // by id
+	stored   []jsonrpc.Message       // requests of the server that wait for the next call
 	shutdown
 	logging
 	refusals
@@ -89,8 +89,8 @@ type peer struct {
 
 // declarations are what both sides have declared.
 type declarations struct {
-	// can has the client capabilities that were declared to the server, in the legacy era.
-	can *pb.ClientCapabilities
+	// clientCapabilities has the client capabilities that were declared to the server, in the legacy era.
+	clientCapabilities *pb.ClientCapabilities
 	// tasks means that the server supports tasks for tools/call.
 	tasks atomic.Bool
 }
@@ -142,8 +142,8 @@ func (c *Client) newPeer() *peer {
 		shutdown: shutdown{
 			done: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
 		},
-		running: map[string]*exchange{}, orphans: map[string]orphan{},
-		declarations: declarations{can: &pb.ClientCapabilities{}},
+		running: map[string]*exchange{}, canceled: map[string]canceledCall{},
+		declarations: declarations{clientCapabilities: &pb.ClientCapabilities{}},
 	}
 }
 
@@ -304,7 +304,7 @@ func (p *peer) end(x *exchange) {
 	was := x.abandon(nil)
 	refused := was == failed && isRefusal(x.failure())
 	if x.sent.settle() && !was.isAnswered() && !refused {
-		p.orphan(x)
+		p.recordCanceled(x)
 	}
 	p.mu.Unlock()
 	if was != idle && !was.isAnswered() && !p.isLost() {
@@ -315,38 +315,38 @@ func (p *peer) end(x *exchange) {
 	}
 }
 
-// An orphan is a canceled call that the server may still be executing.
-type orphan struct {
+// A canceledCall is one that the server may still be executing.
+type canceledCall struct {
 	owner string // as in use
 	since time.Time
 }
 
-// maxOrphans is the maximum number of canceled calls that are tracked individually.
-const maxOrphans = 1024
+// maxCanceledCalls is the maximum number of canceled calls that are tracked individually.
+const maxCanceledCalls = 1024
 
-// orphan records that the server may still be executing a canceled call, and may send messages about it. An exclusive
-// peer is not used again after that. The caller holds mu.
-func (p *peer) orphan(x *exchange) {
+// recordCanceled records that the server may still be executing a canceled call, and may send messages about it. An
+// exclusive peer is not used again after that. The caller holds mu.
+func (p *peer) recordCanceled(x *exchange) {
 	if call := x.each != nil && !x.listens; !call || p.exclusive {
 		return
 	}
 	id, owner := x.id, x.owner
-	if len(p.orphans) >= maxOrphans {
-		maps.DeleteFunc(p.orphans, func(_ string, s orphan) bool { return p.isOld(s) })
+	if len(p.canceled) >= maxCanceledCalls {
+		maps.DeleteFunc(p.canceled, func(_ string, s canceledCall) bool { return p.isOld(s) })
 	}
-	if len(p.orphans) >= maxOrphans {
+	if len(p.canceled) >= maxCanceledCalls {
 		id, owner = "", "" // no response has this id: it stands for all untracked calls, of any owner
 	}
-	p.orphans[id] = orphan{owner, time.Now()}
+	p.canceled[id] = canceledCall{owner, time.Now()}
 }
 
-// hasOrphans reports whether the server may still be executing a canceled call of another owner: one without a response
-// that is not too old. The caller holds mu.
-func (p *peer) hasOrphans(owner string) bool {
-	for id, s := range p.orphans {
+// hasCanceledOfOthers reports whether the server may still be executing a canceled call of another owner: one without a
+// response that is not too old. The caller holds mu.
+func (p *peer) hasCanceledOfOthers(owner string) bool {
+	for id, s := range p.canceled {
 		switch {
 		case p.isOld(s):
-			delete(p.orphans, id)
+			delete(p.canceled, id)
 		case owner == "" || s.owner != owner:
 			return true
 		}
@@ -354,8 +354,8 @@ func (p *peer) hasOrphans(owner string) bool {
 	return false
 }
 
-// isOld reports whether an orphan is older than any call can be.
-func (p *peer) isOld(s orphan) bool { return time.Since(s.since) >= p.c.o.Limits.CallTotal }
+// isOld reports whether a canceled call is older than any call can be.
+func (p *peer) isOld(s canceledCall) bool { return time.Since(s.since) >= p.c.o.Limits.CallTotal }
 
 // do sends a request of the bridge's own and returns the response, which may be an error.
 func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {

@@ -58,7 +58,7 @@ func (c *Client) legacyConnection(p *peer, d *pb.DiscoverResponse) *connection {
 // startInitialize sends initialize, with the client's capabilities.
 func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error) {
 	params := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
-	params, err := mcpjson.Append(params, p.can, rev)
+	params, err := mcpjson.Append(params, p.clientCapabilities, rev)
 	if err == nil {
 		params, err = mcpjson.Append(append(params, `,"clientInfo":`...), c.info, rev)
 	}
@@ -173,7 +173,7 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 		return nil, &lostError{err: errors.New("the server is being probed again")}
 	}
 	p = c.newPeer()
-	p.can, p.key, p.exclusive = can, key, true
+	p.clientCapabilities, p.key, p.exclusive = can, key, true
 	if err := c.connectTo(ctx, p, known); err != nil {
 		return nil, err
 	}
