@@ -27,7 +27,7 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 		}
 		switch m.Method {
 		case "server/discover":
-			send(discovered)
+			send(discoverResponse)
 		case "subscriptions/listen":
 			listen = string(m.ID)
 			listens <- struct{}{}

@@ -22,28 +22,28 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A twofold server supports both eras, and declares different capabilities in each. It is a program, or the
+// A dualEraServer supports both eras, and declares different capabilities in each. It is a program, or the
 // http.RoundTripper of an endpoint.
-type twofold struct {
-	can  [bridge.Eras]string
-	acks string // the filter that subscriptions/listen acknowledges; if empty, the method is unsupported
+type dualEraServer struct {
+	capabilities [bridge.Eras]string
+	acks         string // the filter that subscriptions/listen acknowledges; if empty, the method is unsupported
 
 	mu   sync.Mutex
 	send [bridge.Eras]func(line string) // sends on the connection of an era, or on its change stream
 }
 
 // answer returns the response to a request, and the era of the change stream that the request opens, if any.
-func (s *twofold) answer(m *jsonrpc.Message) (line string, begins bridge.Era) {
+func (s *dualEraServer) answer(m *jsonrpc.Message) (line string, begins bridge.Era) {
 	begins = bridge.Eras
-	line = pong
+	line = emptyResponse
 	switch m.Method {
 	case "server/discover":
-		line = strings.Replace(discovered, `{"tools":{}}`, s.can[bridge.ModernEra], 1)
+		line = strings.Replace(discoverResponse, `{"tools":{}}`, s.capabilities[bridge.ModernEra], 1)
 	case "initialize":
-		line = strings.Replace(initialized, `{"tools":{}}`, s.can[bridge.LegacyEra], 1)
+		line = strings.Replace(initializeResponse, `{"tools":{}}`, s.capabilities[bridge.LegacyEra], 1)
 		line, begins = strings.Replace(line, "2024-11-05", "2025-11-25", 1), bridge.LegacyEra
 	case "subscriptions/listen":
-		line = unknown
+		line = unknownMethodResponse
 		if s.acks != "" {
 			line, begins = modernChange("subscriptions/acknowledged", `"notifications":`+s.acks+`,`), bridge.ModernEra
 		}
@@ -57,27 +57,27 @@ func modernChange(method, params string) string {
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`
 }
 
-func (s *twofold) sendBy(era bridge.Era, send func(line string)) {
+func (s *dualEraServer) setSend(era bridge.Era, send func(line string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.send[era] = send
 }
 
-func (s *twofold) program() *script {
+func (s *dualEraServer) program() *script {
 	return &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		if m.ID == nil {
 			return true
 		}
 		line, begins := s.answer(m)
 		if begins != bridge.Eras {
-			s.sendBy(begins, func(line string) { send(line) })
+			s.setSend(begins, func(line string) { send(line) })
 		}
 		send(line)
 		return true
 	}}
 }
 
-func (s *twofold) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *dualEraServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	res := &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody,
 		Request: r,
@@ -85,7 +85,7 @@ func (s *twofold) RoundTrip(r *http.Request) (*http.Response, error) {
 	out, in := io.Pipe()
 	stream := func(era bridge.Era, id []byte) {
 		context.AfterFunc(r.Context(), func() { in.Close() })
-		s.sendBy(era, func(line string) {
+		s.setSend(era, func(line string) {
 			_, _ = io.WriteString(in, "data: "+strings.ReplaceAll(line, "ID", string(id))+"\n\n")
 		})
 		res.Body = out
@@ -147,9 +147,9 @@ func TestChangesOfBothEras(t *testing.T) {
 			all, `{"tools":{},"resources":{"subscribe":true}}`, `{"toolsListChanged":true}`,
 			"tools a:1", "tools a:1", "tools a:1",
 		},
-		"modern is without": {nothing, all, "", "tools a:1", "tools a:1", "tools a:1"},
+		"modern has none": {nothing, all, "", "tools a:1", "tools a:1", "tools a:1"},
 	} {
-		s := &twofold{can: [bridge.Eras]string{tt.modern, tt.legacy}, acks: tt.acks}
+		s := &dualEraServer{capabilities: [bridge.Eras]string{tt.modern, tt.legacy}, acks: tt.acks}
 		for transport, want := range map[string]string{"program": tt.program, "endpoint": tt.endpoint} {
 			t.Run(name+"/"+transport, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestChangesOfBothEras(t *testing.T) {
 						}
 					})
 					// The first legacy call makes the client connect in that era as well.
-					for era, can := range s.can {
+					for era, can := range s.capabilities {
 						d, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{
 							Context: &pb.CallContext{Verified: bridge.Verified(bridge.Era(era).Latest(), nil, nil)},
 						}}, ignore)
@@ -208,7 +208,7 @@ func TestChangesOfBothEras(t *testing.T) {
 					if !slices.Equal(acked, strings.Fields(tt.acked)) {
 						t.Errorf("acknowledged %q", acked)
 					}
-					reports := func(era bridge.Era, changes ...string) {
+					report := func(era bridge.Era, changes ...string) {
 						for _, change := range changes {
 							s.mu.Lock()
 							send := s.send[era]
@@ -218,16 +218,16 @@ func TestChangesOfBothEras(t *testing.T) {
 						}
 					}
 					if strings.Contains(tt.acks, "tools") {
-						reports(bridge.ModernEra, modernChange("tools/list_changed", ""))
+						report(bridge.ModernEra, modernChange("tools/list_changed", ""))
 					}
 					if strings.Contains(tt.acks, "a:1") {
-						reports(bridge.ModernEra, modernChange("resources/updated", `"uri":"a:1",`))
+						report(bridge.ModernEra, modernChange("resources/updated", `"uri":"a:1",`))
 					}
 					if strings.Contains(tt.legacy, `"listChanged":true`) {
-						reports(bridge.LegacyEra, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+						report(bridge.LegacyEra, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 					}
 					if strings.Contains(tt.legacy, "subscribe") {
-						reports(bridge.LegacyEra,
+						report(bridge.LegacyEra,
 							`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:1"}}`)
 					}
 					if !slices.Equal(got, strings.Fields(want)) {
@@ -256,12 +256,12 @@ func changesOf(changes ...*pb.ListenResponse) (names []string) {
 func TestErasStartIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 20 * time.Second
-		s := &twofold{can: [bridge.Eras]string{`{}`, `{}`}}
+		s := &dualEraServer{capabilities: [bridge.Eras]string{`{}`, `{}`}}
 		program := s.program()
 		answer := program.on
 		program.on = func(m *jsonrpc.Message, send func(...string)) bool {
 			if m.Method == "initialize" {
-				time.Sleep(slow) //nolint:forbidigo // by the bubble's clock
+				time.Sleep(slow) //nolint:forbidigo // by the clock of synctest
 			}
 			return answer(m, send)
 		}

@@ -46,7 +46,7 @@ func TestSilentPrograms(t *testing.T) {
 				s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 					switch m.Method {
 					case "initialize":
-						send(initialized)
+						send(initializeResponse)
 					case "ping":
 						pings++
 						send(`{"jsonrpc":"2.0","id":ID,"result":{}}`)
@@ -121,7 +121,7 @@ func TestProgramStartWithoutFreeDescriptors(t *testing.T) {
 		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch {
 			case m.Method == "initialize":
-				send(initialized)
+				send(initializeResponse)
 			case strings.Contains(string(m.Params), "end"):
 				return false
 			case m.Method == "tools/call":

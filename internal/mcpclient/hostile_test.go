@@ -1166,7 +1166,7 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 		(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				send(initialized)
+				send(initializeResponse)
 			case "tools/call":
 				for range 5_000 {
 					send(`{"jsonrpc":"2.0","id":"again","method":"ping"}`)

@@ -46,9 +46,9 @@ func (s *curious) serve(ctx context.Context, in io.Reader, out io.Writer) {
 	program := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 		case m.Method == "ping":
-			send(pong)
+			send(emptyResponse)
 		case m.Method == "tools/call" && strings.Contains(string(m.Params), `"ask"`):
 			open = string(m.ID)
 			send(question)
@@ -266,7 +266,7 @@ func TestAPanicClosesTheSession(t *testing.T) {
 	program := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 		case "tools/call":
 			send(line, helloResponse)
 		}
@@ -383,9 +383,9 @@ func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 			(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch {
 				case m.Method == "initialize" && begins:
-					send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+					send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 				case m.Method == "ping":
-					send(pong)
+					send(emptyResponse)
 				}
 				return m.Method != "resources/read"
 			}}).serve(ctx, in, out)
@@ -422,9 +422,9 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 				switch {
 				case m.Method == "initialize":
 					time.Sleep(rand.N(10 * time.Second)) //nolint:forbidigo // by the bubble's clock
-					send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+					send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 				case m.Method == "ping":
-					send(pong)
+					send(emptyResponse)
 				case m.Method == "tools/call":
 					who := string(rawjson.Get(rawjson.Get(m.Params, "arguments"), "who"))
 					if whose != "" && whose != who {
@@ -486,9 +486,9 @@ func TestSlowStartSucceeds(t *testing.T) {
 			switch m.Method {
 			case "initialize":
 				time.Sleep(takes) //nolint:forbidigo // by the bubble's clock
-				send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 			case "ping":
-				send(pong)
+				send(emptyResponse)
 			case "tools/list":
 				send(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`)
 			}
@@ -542,9 +542,9 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 						return false
 					}
 				}
-				send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 			case "ping":
-				send(pong)
+				send(emptyResponse)
 			case "tools/call":
 				send(helloResponse)
 			}

@@ -39,7 +39,7 @@ func (p *publisher) serve() *script {
 		p.send = send
 		switch m.Method {
 		case "initialize":
-			send(strings.Replace(initialized, `{"tools":{}}`, `{"resources":{"subscribe":true}}`, 1))
+			send(strings.Replace(initializeResponse, `{"tools":{}}`, `{"resources":{"subscribe":true}}`, 1))
 		case "resources/subscribe", "resources/unsubscribe":
 			if p.holds {
 				p.held = append(p.held, slices.Concat([]byte(m.Method+" "), m.ID, []byte(" "),
@@ -47,7 +47,7 @@ func (p *publisher) serve() *script {
 				break
 			}
 			p.subscribed[string(rawjson.Get(m.Params, "uri"))] = m.Method == "resources/subscribe"
-			send(pong)
+			send(emptyResponse)
 		case "notifications/cancelled":
 			p.held = slices.DeleteFunc(p.held, func(h []byte) bool {
 				return bytes.Equal(bytes.Split(h, []byte(" "))[1], rawjson.Get(m.Params, "requestId"))
@@ -258,9 +258,9 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 					if s.starts.Load() > 1 {
 						can = tt.after
 					}
-					send(strings.Replace(initialized, none, can, 1))
+					send(strings.Replace(initializeResponse, none, can, 1))
 				case "resources/subscribe":
-					send(pong)
+					send(emptyResponse)
 				case "tools/call":
 					send(helloResponse)
 					return false

@@ -27,7 +27,7 @@ func TestListsDependOnClientCapabilities(t *testing.T) {
 				if rawjson.Get(rawjson.Get(m.Params, "capabilities"), "elicitation") != nil {
 					name = "asking"
 				}
-				send(strings.Replace(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1), `"tools":{}`,
+				send(strings.Replace(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1), `"tools":{}`,
 					`"tools":{"listChanged":true}`, 1))
 			case "tools/list":
 				send(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"` + name +

@@ -27,9 +27,9 @@ func TestLogOfCanceledCalls(t *testing.T) {
 			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				switch params := string(m.Params); {
 				case m.Method == "initialize":
-					send(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+					send(strings.Replace(initializeResponse, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
 				case m.Method == "logging/setLevel":
-					send(pong)
+					send(emptyResponse)
 				case m.Method != "tools/call":
 				case strings.Contains(params, "slow"):
 					slow = append(slow, string(m.ID))
@@ -122,9 +122,9 @@ func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch {
 			case m.Method == "initialize":
-				send(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
+				send(strings.Replace(initializeResponse, `{"tools":{}}`, `{"tools":{},"logging":{}}`, 1))
 			case m.Method == "logging/setLevel":
-				send(pong)
+				send(emptyResponse)
 			case m.Method != "tools/call":
 			case strings.Contains(string(m.Params), "slow"):
 				begun <- struct{}{}
@@ -249,14 +249,14 @@ func TestUndeclaredLogMessages(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			send(initialized)
+			send(initializeResponse)
 		case "tools/call":
 			send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
 				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"a failure"}}`,
 				helloResponse)
 		case "logging/setLevel":
 			t.Error("the server received a level")
-			send(pong)
+			send(emptyResponse)
 		}
 		return true
 	}}

@@ -154,10 +154,10 @@ func startChanging(t *testing.T, onCall func(send func(...string))) (*mcpclient.
 	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			send(strings.Replace(initialized, `{"tools":{}}`,
+			send(strings.Replace(initializeResponse, `{"tools":{}}`,
 				`{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
 		case "resources/subscribe", "resources/unsubscribe":
-			send(pong)
+			send(emptyResponse)
 		case "tools/call":
 			onCall(send)
 			send(helloResponse)

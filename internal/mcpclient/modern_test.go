@@ -88,7 +88,7 @@ func TestFailedSessionDoesNotDetermineTheEra(t *testing.T) {
 		})
 		f.discover = func(w http.ResponseWriter, m *jsonrpc.Message) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(strings.ReplaceAll(unknown, "ID", string(m.ID))))
+			_, _ = w.Write([]byte(strings.ReplaceAll(unknownMethodResponse, "ID", string(m.ID))))
 		}
 		var failed atomic.Bool
 		busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

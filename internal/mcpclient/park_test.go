@@ -209,9 +209,9 @@ func startPrograms(t *testing.T, o mcpclient.Options,
 				does(m, send)
 				switch m.Method {
 				case "initialize":
-					send(strings.Replace(initialized, "2024-11-05", o.Revision.String(), 1))
+					send(strings.Replace(initializeResponse, "2024-11-05", o.Revision.String(), 1))
 				case "ping":
-					send(pong)
+					send(emptyResponse)
 				}
 				return true
 			}}
@@ -386,9 +386,9 @@ func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 		return &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Form: form, Url: url}}
 	}
 	for _, tt := range []struct {
-		rev  bridge.Revision
-		can  *pb.ClientCapabilities
-		want string
+		rev          bridge.Revision
+		capabilities *pb.ClientCapabilities
+		want         string
 	}{
 		{bridge.Rev20251125, nil, "{}"},
 		{
@@ -404,9 +404,9 @@ func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 		{bridge.Rev20250618, elicits(nil, nil), `{"elicitation":{}}`},
 	} {
 		call := toolCall("t", `{}`)
-		call.Context().ClientCapabilities = tt.can
+		call.Context().ClientCapabilities = tt.capabilities
 		if got := callText(t, clients[tt.rev], call); got != tt.want {
-			t.Errorf("caller with %v: the server of %v received %s, want %s", tt.can, tt.rev, got, tt.want)
+			t.Errorf("caller with %v: the server of %v received %s, want %s", tt.capabilities, tt.rev, got, tt.want)
 		}
 	}
 }
@@ -696,7 +696,7 @@ func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 		(&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+				send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 			case "tools/call":
 				send(question)
 				for range 300 {

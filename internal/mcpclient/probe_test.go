@@ -39,48 +39,49 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 		fails                string        // or the expected error
 	}{
 		"modern, and slower than the probe": {
-			discover:   scriptedResponse{5 * second, discovered},
+			discover:   scriptedResponse{5 * second, discoverResponse},
 			initialize: scriptedResponse{4 * second, modernOnly}, rev: "2026-07-28",
 		},
 		"modern, and silent about the other": {
-			discover: scriptedResponse{5 * second, discovered}, rev: "2026-07-28",
+			discover: scriptedResponse{5 * second, discoverResponse}, rev: "2026-07-28",
 			starts: 2,
 		},
 		"modern only, and far slower": {
-			discover:   scriptedResponse{25 * second, discovered},
+			discover:   scriptedResponse{25 * second, discoverResponse},
 			initialize: scriptedResponse{4 * second, modernOnly}, rev: "2026-07-28",
 		},
 		"modern only, without declaring it": {
-			discover:   scriptedResponse{5 * second, discovered},
-			initialize: scriptedResponse{4 * second, unknown}, rev: "2026-07-28",
+			discover:   scriptedResponse{5 * second, discoverResponse},
+			initialize: scriptedResponse{4 * second, unknownMethodResponse}, rev: "2026-07-28",
 		},
 		"of both eras": {
-			discover:   scriptedResponse{7 * second, discovered},
-			initialize: scriptedResponse{7*second - 200*time.Millisecond, initialized}, rev: "2026-07-28", starts: 2,
+			discover:   scriptedResponse{7 * second, discoverResponse},
+			initialize: scriptedResponse{7*second - 200*time.Millisecond, initializeResponse}, rev: "2026-07-28",
+			starts: 2,
 		},
 		"of both, and given time by default": {
-			discover:   scriptedResponse{9 * second, discovered},
-			initialize: scriptedResponse{0, initialized}, timeout: -1, rev: "2026-07-28",
+			discover:   scriptedResponse{9 * second, discoverResponse},
+			initialize: scriptedResponse{0, initializeResponse}, timeout: -1, rev: "2026-07-28",
 		},
 		"of both, and one is far slower": {
-			discover:   scriptedResponse{9 * second, discovered},
-			initialize: scriptedResponse{4 * second, initialized}, rev: "2024-11-05",
+			discover:   scriptedResponse{9 * second, discoverResponse},
+			initialize: scriptedResponse{4 * second, initializeResponse}, rev: "2024-11-05",
 		},
 		"modern, slow, and given time": {
-			discover:   scriptedResponse{9 * second, discovered},
-			initialize: scriptedResponse{0, initialized}, timeout: 10 * second, rev: "2026-07-28",
+			discover:   scriptedResponse{9 * second, discoverResponse},
+			initialize: scriptedResponse{0, initializeResponse}, timeout: 10 * second, rev: "2026-07-28",
 		},
 		"legacy, and silent about the other": {
-			initialize: scriptedResponse{20 * second, initialized},
+			initialize: scriptedResponse{20 * second, initializeResponse},
 			rev:        "2024-11-05",
 		},
 		"legacy, and late about both": {
-			discover:   scriptedResponse{5 * second, unknown},
-			initialize: scriptedResponse{8 * second, initialized}, rev: "2024-11-05",
+			discover:   scriptedResponse{5 * second, unknownMethodResponse},
+			initialize: scriptedResponse{8 * second, initializeResponse}, rev: "2024-11-05",
 		},
 		"legacy, and slow to reject the other": {
 			discover:   scriptedResponse{8 * second, wrong},
-			initialize: scriptedResponse{5 * second, initialized}, rev: "2024-11-05",
+			initialize: scriptedResponse{5 * second, initializeResponse}, rev: "2024-11-05",
 		},
 		"none, and it rejects both":     {initialize: scriptedResponse{4 * second, wrong}, fails: "not today"},
 		"none, and modern in its error": {initialize: scriptedResponse{4 * second, modernOnly}, fails: "-32022"},
@@ -89,7 +90,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 			discover: scriptedResponse{
 				5 * second,
 				strings.Replace(modernOnly, "2026-07-28", "2031-01-01", 1),
-			}, initialize: scriptedResponse{20 * second, initialized},
+			}, initialize: scriptedResponse{20 * second, initializeResponse},
 			fails: "no revision that the bridge supports",
 		},
 		"modern, and it rejects its own revision": {
@@ -166,7 +167,7 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 			strings.Replace(modernOnly, "-32022", "-32020", 1), http.StatusBadRequest,
 			true, false,
 		},
-		"legacy and silent about other": {initialized, http.StatusOK, false, true},
+		"legacy and silent about other": {initializeResponse, http.StatusOK, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			received, tried := make(chan struct{}), make(chan struct{})
@@ -191,7 +192,7 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 					if <-received; tt.initialize != "" {
 						<-tried
 					}
-					send(http.StatusOK, discovered)
+					send(http.StatusOK, discoverResponse)
 				case "initialize":
 					if close(received); tt.initialize == "" {
 						<-r.Context().Done() // canceled because the other request got a response

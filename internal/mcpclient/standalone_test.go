@@ -99,13 +99,13 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				send(strings.Replace(initialized, `{"tools":{}}`,
+				send(strings.Replace(initializeResponse, `{"tools":{}}`,
 					`{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
 			case "resources/subscribe":
 				subscribed = true
-				send(pong)
+				send(emptyResponse)
 			case "resources/unsubscribe":
-				send(pong)
+				send(emptyResponse)
 			case "tools/call":
 				if me == 2 {
 					send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
@@ -168,7 +168,7 @@ func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 	s.on = func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			send(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1))
+			send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
 		case m.Method == "tools/call":
 			open = string(m.ID)
 			send(strings.ReplaceAll(question, "ID?", "one"), strings.ReplaceAll(question, "ID?", "two"),
@@ -213,7 +213,7 @@ func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 			if s.starts.Load() == 3 { // this time initialize fails
 				return false
 			}
-			send(initialized)
+			send(initializeResponse)
 		case "tools/call":
 			send(helloResponse)
 			return strings.Contains(string(m.Params), `"t"`)

@@ -56,11 +56,11 @@ func (s *script) serve(_ context.Context, in io.Reader, out io.Writer) {
 }
 
 const (
-	initialized   = `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`
-	discovered    = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
-	pong          = `{"jsonrpc":"2.0","id":ID,"result":{}}`
-	helloResponse = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello"}]}}`
-	unknown       = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
+	initializeResponse    = `{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`
+	discoverResponse      = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
+	emptyResponse         = `{"jsonrpc":"2.0","id":ID,"result":{}}`
+	helloResponse         = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello"}]}}`
+	unknownMethodResponse = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
 )
 
 // Programs respond to server/discover in different ways; the client detects the revision of each.
@@ -70,8 +70,8 @@ func TestProbeOfPrograms(t *testing.T) {
 		starts   int64
 		legacy   bool
 	}{
-		"a result":         {func(send func(...string)) bool { send(discovered); return true }, 1, false},
-		"method not found": {func(send func(...string)) bool { send(unknown); return true }, 1, true},
+		"a result":         {func(send func(...string)) bool { send(discoverResponse); return true }, 1, false},
+		"method not found": {func(send func(...string)) bool { send(unknownMethodResponse); return true }, 1, true},
 		"requires initialize first": {func(send func(...string)) bool {
 			send(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
 			return true
@@ -92,7 +92,7 @@ func TestProbeOfPrograms(t *testing.T) {
 			return true
 		}, 1, true},
 		"older revisions in the result": {func(send func(...string)) bool {
-			send(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
+			send(strings.Replace(discoverResponse, "2026-07-28", "2025-11-25", 1))
 			return true
 		}, 1, true},
 	} {
@@ -104,7 +104,7 @@ func TestProbeOfPrograms(t *testing.T) {
 					return tt.discover(send)
 				case "initialize":
 					initialize.Add(1)
-					send(initialized)
+					send(initializeResponse)
 				case "tools/call":
 					send(helloResponse)
 				}
@@ -172,7 +172,7 @@ func TestInvalidLinesOfPrograms(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			send("Welcome!", "", "\x1b[31mred\x1b[0m", initialized)
+			send("Welcome!", "", "\x1b[31mred\x1b[0m", initializeResponse)
 		case "tools/call":
 			switch name := string(m.Params); {
 			case strings.Contains(name, "noisy"):
@@ -224,7 +224,7 @@ func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 				s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 					switch {
 					case m.Method == "initialize":
-						send(initialized)
+						send(initializeResponse)
 					case m.Method == "tools/call" && strings.Contains(string(m.Params), "babble"):
 						for n := range tt.lines {
 							if n == tt.lines-1 && tt.slowly {
@@ -277,7 +277,7 @@ func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 				s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 					switch {
 					case m.Method == "initialize":
-						send(initialized)
+						send(initializeResponse)
 					case m.Method == "tools/call" && of:
 						send(helloResponse)
 						time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
@@ -317,7 +317,7 @@ func TestLineLengthLimit(t *testing.T) {
 		s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				send(initialized)
+				send(initializeResponse)
 			case "tools/call":
 				answer := strings.Replace(helloResponse, "ID", string(m.ID), 1)
 				send(answer + strings.Repeat(" ", length-len(answer)))
@@ -341,7 +341,7 @@ func TestLongLine(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			send(initialized)
+			send(initializeResponse)
 		case m.Method == "tools/call" && strings.Contains(string(m.Params), "long"):
 			send(strings.Repeat("x", 2<<20))
 		case m.Method == "tools/call":
@@ -368,7 +368,7 @@ func TestInputRequestWithoutACall(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
-			send(initialized)
+			send(initializeResponse)
 		case m.Method == "tools/call":
 			send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
 				`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
@@ -491,7 +491,7 @@ func TestProgramThatExitsAfterOneCall(t *testing.T) {
 			if programs.Add(1) > 1 {
 				return false
 			}
-			send(initialized)
+			send(initializeResponse)
 		case "tools/call":
 			send(helloResponse)
 		}
@@ -607,10 +607,10 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 			}
 			switch n := discovers.Add(1); n {
 			case 1, 2:
-				send(strings.Replace(discovered, `"capabilities"`,
+				send(strings.Replace(discoverResponse, `"capabilities"`,
 					fmt.Sprintf(`"ttlMs":120000,"instructions":"%d","capabilities"`, n), 1))
 			case 3:
-				send(unknown)
+				send(unknownMethodResponse)
 			}
 			return true
 		}}
@@ -669,7 +669,7 @@ func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 			s := &script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 				if m.Method == "server/discover" {
 					discovers++
-					send(strings.Replace(discovered, `"capabilities"`,
+					send(strings.Replace(discoverResponse, `"capabilities"`,
 						fmt.Sprintf(`%s"instructions":"%d","capabilities"`, ttl, discovers), 1))
 				}
 				return true
@@ -712,7 +712,7 @@ func TestNextCallerRepeatsAFailedDiscover(t *testing.T) {
 	serve := (&script{on: func(m *jsonrpc.Message, send func(...string)) bool {
 		if m.Method == "server/discover" {
 			if discovers++; discovers != 2 {
-				send(strings.Replace(discovered, `"capabilities"`,
+				send(strings.Replace(discoverResponse, `"capabilities"`,
 					fmt.Sprintf(`"ttlMs":1000,"instructions":"%d","capabilities"`, discovers), 1))
 			}
 		}
@@ -752,7 +752,7 @@ func TestCloseWithUnresponsiveServers(t *testing.T) {
 	t.Run("program", func(t *testing.T) {
 		c := run(t, mcpclient.Options{
 			Command: []string{"sh", "-c", `trap "" TERM; read a; printf '%s\n' '` +
-				strings.Replace(initialized, "ID", "1", 1) + `'; while :; do sleep 1; done`},
+				strings.Replace(initializeResponse, "ID", "1", 1) + `'; while :; do sleep 1; done`},
 			StopTimeout: 100 * time.Millisecond, Revision: bridge.Rev20241105,
 		})
 		// The timeout is long enough for the write to begin on a busy machine.
@@ -803,7 +803,7 @@ func TestLongErrorsAreTruncated(t *testing.T) {
 			strings.Repeat("\\r\\n", 1<<18) + `"}}`
 		switch m.Method {
 		case "initialize":
-			send(strings.Replace(initialized, `"capabilities":{`, `"capabilities":{"logging":{},`, 1))
+			send(strings.Replace(initializeResponse, `"capabilities":{`, `"capabilities":{"logging":{},`, 1))
 		case "logging/setLevel", "tools/call":
 			send(fails)
 		}

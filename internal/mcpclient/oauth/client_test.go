@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// mcpclient needs only a Transport, whose errors reach the caller.
+// An mcpclient.Client uses OAuth by its Transport, and returns the Transport's errors to the caller.
 func TestMCPClient(t *testing.T) {
 	fails := false
 	mux := http.NewServeMux()
