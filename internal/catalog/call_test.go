@@ -10,15 +10,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A call that is canceled while it waits for the list with its schema was not executed, whether its tool is unknown or
-// its arguments do not match the cached schema.
-func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
-	for _, known := range []bool{false, true} {
+// A call that times out while it waits for the list of tools was not executed, whether its tool is not cached or its
+// arguments do not match the cached schema.
+func TestCallsThatTimeOutBeforeValidationAreNotExecuted(t *testing.T) {
+	for _, cached := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &backend{}
-			b.set(newTool("f", wantsInt))
+			b.set(newTool("f", intSchema))
 			c := New(b, Options{})
-			if known {
+			if cached {
 				listTools(t, c, as("x"))
 			}
 			b.hold = make(chan struct{})
@@ -30,7 +30,7 @@ func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
 			f := bridge.AsError(err)
 			if f.Reason != "DEADLINE" || f.Outcome != bridge.OutcomeNotExecuted ||
 				len(b.calls) > 0 {
-				t.Errorf("cached %t: %v, %v, and %d calls", known, err, f, len(b.calls))
+				t.Errorf("cached %t: %v, %v, and %d calls", cached, err, f, len(b.calls))
 			}
 		})
 	}

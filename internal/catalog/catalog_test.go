@@ -181,8 +181,8 @@ func pass(d time.Duration) { <-time.After(d) }
 func newTool(name, input string) *pb.Tool { return &pb.Tool{Name: name, InputSchema: input} }
 
 const (
-	wantsInt    = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
-	wantsString = `{"type":"object","properties":{"n":{"type":"string"}},"required":["n"]}`
+	intSchema    = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
+	stringSchema = `{"type":"object","properties":{"n":{"type":"string"}},"required":["n"]}`
 )
 
 func as(subject string) *pb.CallContext {
@@ -253,10 +253,10 @@ func contains(t *testing.T, text string, parts ...string) {
 func TestListIsCachedForItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(1000)}
-		b.set(newTool("a", wantsInt))
+		b.set(newTool("a", intSchema))
 		c := New(b, Options{})
 		first := listTools(t, c, as("x"))
-		b.set(newTool("b", wantsInt))
+		b.set(newTool("b", intSchema))
 		pass(999 * time.Millisecond)
 		if again := listTools(t, c, as("x")); !slices.Equal(again.GetTools(), first.GetTools()) {
 			t.Error("got different tools")
@@ -275,7 +275,7 @@ func TestCachedListHasTheRemainingTTL(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &backend{ttl: proto.Int64(1000)}
-			b.set(newTool("a", wantsInt))
+			b.set(newTool("a", intSchema))
 			c := New(b, Options{})
 			list := func() proto.Message {
 				r, err := c.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(as("x"))}, nil)
@@ -312,13 +312,13 @@ func TestListWithoutTTLIsNotCached(t *testing.T) {
 	for name, ttl := range map[string]*int64{"absent": nil, "zero": proto.Int64(0), "negative": proto.Int64(-5)} {
 		t.Run(name, func(t *testing.T) {
 			b := &backend{ttl: ttl}
-			b.set(newTool("a", wantsInt))
+			b.set(newTool("a", intSchema))
 			c := New(b, Options{})
 			first := listTools(t, c, as("x"))
 			if listTools(t, c, as("x")) != first {
 				t.Error("the same response is another message")
 			}
-			b.set(newTool("b", wantsInt))
+			b.set(newTool("b", intSchema))
 			expect(t, "tools afterwards", names(listTools(t, c, as("x"))), []string{"b"})
 			expect(t, "lists", b.listCount(), 3)
 		})
@@ -328,7 +328,7 @@ func TestListWithoutTTLIsNotCached(t *testing.T) {
 func TestListIsCachedWhileChangesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
-		b.set(newTool("a", wantsInt))
+		b.set(newTool("a", intSchema))
 		c := New(b, Options{})
 		listTools(t, c, as("x"))
 		events := 0
@@ -338,7 +338,7 @@ func TestListIsCachedWhileChangesAreReported(t *testing.T) {
 		listTools(t, c, as("x"))
 		expect(t, "lists while listening", b.listCount(), 2)
 
-		b.set(newTool("b", wantsInt))
+		b.set(newTool("b", intSchema))
 		b.listens[0] <- toolsChanged
 		synctest.Wait()
 		expect(t, "events", events, 2)
@@ -361,7 +361,7 @@ func TestListIsCachedWhileChangesAreReported(t *testing.T) {
 func TestHeadersFollowTheListAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
-		b.set(newTool("f", wantsInt))
+		b.set(newTool("f", intSchema))
 		c := New(b, Options{})
 		events := 0
 		defer listening(c, &events)()
@@ -379,7 +379,7 @@ func TestHeadersFollowTheListAfterAChange(t *testing.T) {
 		if err := call(); err != nil || b.listCount() != lists {
 			t.Errorf("%v, and the tools were listed again", err)
 		}
-		b.set(newTool("f", strings.Replace(wantsInt, `"type":"integer"`, `"type":"integer","x-mcp-header":"N"`, 1)))
+		b.set(newTool("f", strings.Replace(intSchema, `"type":"integer"`, `"type":"integer","x-mcp-header":"N"`, 1)))
 		b.listens[0] <- toolsChanged
 		synctest.Wait()
 		if err := call(); err == nil || !bridge.AsError(err).BadHeader {
@@ -459,7 +459,7 @@ func TestChangeDropsListsOfItsKindOnly(t *testing.T) {
 func TestBrokenListenDropsTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(100_000)}
-		b.set(newTool("a", wantsInt))
+		b.set(newTool("a", intSchema))
 		c := New(b, Options{})
 		events := 0
 		end := listening(c, &events)
@@ -470,14 +470,14 @@ func TestBrokenListenDropsTheCache(t *testing.T) {
 		listTools(t, c, as("x"))
 		expect(t, "lists after the break", b.listCount(), 2)
 		defer listening(c, &events)()
-		b.set(newTool("b", wantsInt))
+		b.set(newTool("b", intSchema))
 		expect(t, "after listening again", names(listTools(t, c, as("x"))), []string{"b"})
 	})
 }
 
 func TestListsAreNotSharedBetweenPrincipals(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000)}
-	b.set(newTool("a", wantsInt))
+	b.set(newTool("a", intSchema))
 	c := New(b, Options{})
 	callers := []*pb.CallContext{
 		nil,
@@ -508,7 +508,7 @@ func TestListsAreNotSharedBetweenPrincipals(t *testing.T) {
 
 func TestListWithUnknownMembersIsPassedOn(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000)}
-	b.set(newTool("good", wantsInt), newTool("bad", `null`))
+	b.set(newTool("good", intSchema), newTool("bad", `null`))
 	c := New(b, Options{})
 	for range 2 {
 		r, err := c.Handle(t.Context(),
@@ -524,7 +524,7 @@ func TestListWithUnknownMembersIsPassedOn(t *testing.T) {
 func TestConcurrentListsShareACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{hold: make(chan struct{})}
-		b.set(newTool("a", wantsInt))
+		b.set(newTool("a", intSchema))
 		c := New(b, Options{})
 		got := make([]*pb.ListToolsResponse, 10)
 		var wg sync.WaitGroup
@@ -546,7 +546,7 @@ func TestConcurrentListsShareACall(t *testing.T) {
 func TestCanceledCallerDoesNotCancelASharedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{hold: make(chan struct{})}
-		b.set(newTool("a", wantsInt))
+		b.set(newTool("a", intSchema))
 		c := New(b, Options{})
 		first, leave := context.WithCancel(t.Context())
 		impatient, giveUp := context.WithCancel(t.Context())
@@ -577,14 +577,14 @@ func TestCanceledCallerDoesNotCancelASharedList(t *testing.T) {
 func TestListThatBeganBeforeAChangeIsNotCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{hold: make(chan struct{}), ttl: proto.Int64(100_000)}
-		b.set(newTool("a", wantsInt))
+		b.set(newTool("a", intSchema))
 		c := New(b, Options{})
 		events := 0
 		defer listening(c, &events)()
 		var wg sync.WaitGroup
 		wg.Go(func() { listTools(t, c, as("x")) })
 		synctest.Wait()
-		b.set(newTool("b", wantsInt))
+		b.set(newTool("b", intSchema))
 		b.listens[0] <- toolsChanged
 		synctest.Wait()
 		wg.Go(func() { expect(t, "listed after the change", names(listTools(t, c, as("x"))), []string{"b"}) })
@@ -663,7 +663,7 @@ func TestToolCacheIsBounded(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000)}
 	var all []*pb.Tool
 	for i := range 2_000 {
-		all = append(all, newTool("t"+strconv.Itoa(i), wantsInt))
+		all = append(all, newTool("t"+strconv.Itoa(i), intSchema))
 	}
 	b.set(all...)
 	c := New(b, Options{})
@@ -698,7 +698,7 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	b := &backend{}
 	long := strings.Repeat("n", usual.ToolName)
 	b.set(
-		newTool("good", wantsInt), newTool("none", ""), newTool("", wantsInt), newTool("good", wantsString),
+		newTool("good", intSchema), newTool("none", ""), newTool("", intSchema), newTool("good", stringSchema),
 		newTool("text", `{"type":"object"`),
 		newTool("twice", `{"type":"object","type":"object"}`), newTool("null", `null`),
 		newTool("list", `{"type":"array"}`),
@@ -706,12 +706,12 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		newTool("large", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema)+`"}`),
 		newTool("many", `{"type":"object","enum":[`+strings.Repeat("0,", usual.SchemaValues)+`0]}`),
 		newTool("elsewhere", `{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`),
-		newTool("with space", wantsInt), newTool(long, wantsInt),
-		&pb.Tool{Name: "output", InputSchema: wantsInt, OutputSchema: `{"type":`},
+		newTool("with space", intSchema), newTool(long, intSchema),
+		&pb.Tool{Name: "output", InputSchema: intSchema, OutputSchema: `{"type":`},
 		newTool("header", `{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`),
-		newTool("last", wantsInt), newTool(long+"n", wantsInt), newTool(strings.Repeat("n", 1<<20), wantsInt),
-		newTool("a\nb", wantsInt),
-		newTool("a\u202eb", wantsInt), newTool("a\u200bb", wantsInt), newTool("a\x1b[31m", wantsInt),
+		newTool("last", intSchema), newTool(long+"n", intSchema), newTool(strings.Repeat("n", 1<<20), intSchema),
+		newTool("a\nb", intSchema),
+		newTool("a\u202eb", intSchema), newTool("a\u200bb", intSchema), newTool("a\x1b[31m", intSchema),
 		&pb.Tool{Name: "meta", Meta: `[`}, &pb.Tool{Name: "metas", Meta: `[]`}, &pb.Tool{Name: "extra", Extra: `5`},
 		&pb.Tool{Name: "annotated", Annotations: &pb.ToolAnnotations{Extra: `{"a":1,"a":2}`}},
 		&pb.Tool{Name: "executed", Execution: &pb.ToolExecution{Extra: `{}{}`}},
@@ -821,8 +821,8 @@ func TestBadEntriesAreDropped(t *testing.T) {
 
 func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 	b := &backend{pageSize: 2, ttl: proto.Int64(100_000)}
-	b.set(newTool("a", wantsInt), newTool("b", wantsInt), newTool("c", wantsInt), newTool("a", wantsInt),
-		newTool("b", wantsInt), newTool("d", wantsInt))
+	b.set(newTool("a", intSchema), newTool("b", intSchema), newTool("c", intSchema), newTool("a", intSchema),
+		newTool("b", intSchema), newTool("d", intSchema))
 	c := New(b, Options{})
 	var got [][]string
 	for l := listTools(t, c, as("x")); ; l = listTools(t, c, as("x"), l.GetNextCursor()) {
@@ -835,7 +835,7 @@ func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 
 	var many []*pb.Tool
 	for i := range usual.Tools + 100 {
-		many = append(many, newTool("t"+strconv.Itoa(i), wantsInt))
+		many = append(many, newTool("t"+strconv.Itoa(i), intSchema))
 	}
 	b = &backend{}
 	b.set(many...)
@@ -892,7 +892,7 @@ func TestEndlessListsFail(t *testing.T) {
 
 func TestArgumentsAreValidated(t *testing.T) {
 	b := &backend{}
-	b.set(newTool("f", wantsInt), newTool("any", ""))
+	b.set(newTool("f", intSchema), newTool("any", ""))
 	c := New(b, Options{})
 	expect(t, "good", callTool(t, c, as("x"), "f", `{"n":1}`), "called")
 	got := callTool(t, c, as("x"), "f", `{"n":"one"}`)
@@ -907,21 +907,21 @@ func TestArgumentsAreValidated(t *testing.T) {
 func TestUnknownToolIsPassedToTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
-		b.set(newTool("f", wantsInt))
+		b.set(newTool("f", intSchema))
 		c := New(b, Options{})
 		for range 10 {
 			expect(t, "unknown", callTool(t, c, as("x"), "g", `{}`), "called")
 		}
 		expect(t, "lists", b.listCount(), 1)
 		pass(searchInterval)
-		b.set(newTool("g", wantsInt))
+		b.set(newTool("g", intSchema))
 		contains(t, callTool(t, c, as("x"), "g", `{}`), "error: ")
 	})
 }
 
 func TestToolIsFoundOnAnyPage(t *testing.T) {
 	b := &backend{pageSize: 1}
-	b.set(newTool("a", wantsInt), newTool("b", wantsInt), newTool("c", wantsInt), newTool("d", wantsInt))
+	b.set(newTool("a", intSchema), newTool("b", intSchema), newTool("c", intSchema), newTool("d", intSchema))
 	c := New(b, Options{})
 	contains(t, callTool(t, c, as("x"), "c", `{}`), "error: ")
 	expect(t, "lists", b.listCount(), 3)
@@ -957,7 +957,7 @@ func TestCallCanBeCanceledDuringTheList(t *testing.T) {
 func TestConcurrentCallsShareTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{hold: make(chan struct{})}
-		b.set(newTool("f", wantsInt))
+		b.set(newTool("f", intSchema))
 		c := New(b, Options{})
 		var wg sync.WaitGroup
 		for range 10 {
@@ -972,11 +972,11 @@ func TestConcurrentCallsShareTheList(t *testing.T) {
 
 func TestStaleSchemaNeverRejectsArguments(t *testing.T) {
 	b := &backend{}
-	b.set(newTool("f", wantsInt))
+	b.set(newTool("f", intSchema))
 	c := New(b, Options{})
 	callTool(t, c, as("x"), "f", `{"n":1}`)
 	expect(t, "lists", b.listCount(), 1)
-	b.set(newTool("f", wantsString))
+	b.set(newTool("f", stringSchema))
 	expect(t, "what the old schema takes", callTool(t, c, as("x"), "f", `{"n":1}`), "called")
 	expect(t, "lists", b.listCount(), 1)
 	expect(t, "what the new schema takes", callTool(t, c, as("x"), "f", `{"n":"one"}`), "called")
@@ -992,7 +992,7 @@ func TestStaleSchemaNeverRejectsArguments(t *testing.T) {
 
 func TestListForAValidationUsesTheCallersPrincipal(t *testing.T) {
 	b := &backend{}
-	b.set(newTool("f", wantsInt))
+	b.set(newTool("f", intSchema))
 	cc := as("x")
 	cc.Meta, cc.ProgressWanted, cc.Verified.Headers = `{"progressToken":1}`, true, map[string]string{"h": "v"}
 	callTool(t, New(b, Options{}), cc, "f", `{}`)
@@ -1119,7 +1119,7 @@ func TestStaleSchemaNeverRejectsOutput(t *testing.T) {
 	b.set(&pb.Tool{Name: "f", OutputSchema: returnsInt})
 	c := New(b, Options{})
 	expect(t, "old", callTool(t, c, as("x"), "f", `{}`), `{"n":1}`)
-	b.set(&pb.Tool{Name: "f", OutputSchema: wantsString})
+	b.set(&pb.Tool{Name: "f", OutputSchema: stringSchema})
 	b.result = &pb.CallToolResult{StructuredContent: []byte(`{"n":"one"}`)}
 	expect(t, "new", callTool(t, c, as("x"), "f", `{}`), `{"n":"one"}`)
 	b.set(&pb.Tool{Name: "f"})

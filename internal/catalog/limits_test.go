@@ -22,7 +22,7 @@ func TestToolLimits(t *testing.T) {
 		most := Options{Limits: o.Limits.OrDefaults()}
 		var many []*pb.Tool
 		for i := range most.Limits.Tools + 1 {
-			many = append(many, newTool(fmt.Sprintf("t%d", i), wantsInt))
+			many = append(many, newTool(fmt.Sprintf("t%d", i), intSchema))
 		}
 		for _, over := range []int{-1, 0, 1} {
 			for name, c := range map[string]struct {
@@ -30,7 +30,7 @@ func TestToolLimits(t *testing.T) {
 				kept  int // of the entries above the limit
 			}{
 				"tools":           {many[:most.Limits.Tools+over], most.Limits.Tools},
-				"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", most.Limits.ToolName+over), wantsInt)}, 0},
+				"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", most.Limits.ToolName+over), intSchema)}, 0},
 				"bytes of a schema": {[]*pb.Tool{newTool("a", fmt.Sprintf(`{"type":"object","description":"%s"}`,
 					strings.Repeat("x", most.Limits.Schema+over-len(`{"type":"object","description":""}`))))}, 0},
 				"values of a schema": {[]*pb.Tool{newTool("a",

@@ -16,12 +16,12 @@ import (
 type fastValidator struct {
 	// undecidable means that only the library supports all of the schema.
 	undecidable bool
-	// free means that every value conforms.
-	free bool
+	// unconstrained means that every value conforms.
+	unconstrained bool
 	// types are the allowed types. If empty, all are.
 	types types
-	// all are further schemas to conform to, and some are alternatives of which one is enough.
-	all, some []*fastValidator
+	// allOf are further schemas to conform to, and anyOf are alternatives of which one is enough.
+	allOf, anyOf []*fastValidator
 
 	// enum has the allowed values, if they are listed.
 	enum *scalars
@@ -45,10 +45,10 @@ type fastValidator struct {
 }
 
 type property struct {
-	name   string
-	schema *fastValidator // nil if the property is not declared
-	number int            // if it is required, or -1
-	plain  bool           // the name contains no character that must be escaped
+	name      string
+	schema    *fastValidator // nil if the property is not declared
+	number    int            // if it is required, or -1
+	unescaped bool           // the name contains no character that must be escaped
 }
 
 // types is a set of JSON types.
@@ -80,8 +80,8 @@ type scalars struct {
 // A bound is a minimum or maximum of numbers.
 type bound struct {
 	f float64 // the nearest floating-point number
-	// included means that f is exact, and a number equal to it conforms.
-	included bool
+	// inclusive means that f is exact, and a number equal to it conforms.
+	inclusive bool
 }
 
 const (
@@ -109,7 +109,7 @@ func (m fastValidatorBuilder) of(s *jsonschema.Schema) *fastValidator {
 	q := &fastValidator{maxLength: unbounded, maxItems: unbounded}
 	m.made[s] = q
 	if s.Bool != nil {
-		q.free, q.undecidable = *s.Bool, !*s.Bool
+		q.unconstrained, q.undecidable = *s.Bool, !*s.Bool
 		return q
 	}
 	q.undecidable = needsLibrary(s)
@@ -129,16 +129,16 @@ func (m fastValidatorBuilder) of(s *jsonschema.Schema) *fastValidator {
 	case s.Enum != nil:
 		q.enum = scalarsOf(s.Enum.Values)
 	}
-	q.all = m.list(s.AllOf)
+	q.allOf = m.list(s.AllOf)
 	if s.Ref != nil {
-		q.all = append(q.all, m.of(s.Ref))
+		q.allOf = append(q.allOf, m.of(s.Ref))
 	}
-	q.some = m.list(s.AnyOf)
+	q.anyOf = m.list(s.AnyOf)
 	m.strings(q, s)
 	m.numbers(q, s)
 	m.objects(q, s)
 	m.arrays(q, s)
-	q.free = q.types == 0 && q.enum == nil && len(q.all) == 0 && len(q.some) == 0 && q.minLength == 0 &&
+	q.unconstrained = q.types == 0 && q.enum == nil && len(q.allOf) == 0 && len(q.anyOf) == 0 && q.minLength == 0 &&
 		q.maxLength == unbounded &&
 		q.pattern == nil && q.low == nil && q.high == nil && q.props == nil && q.additional == nil &&
 		q.items == nil && q.minItems == 0 && q.maxItems == unbounded && !q.undecidable

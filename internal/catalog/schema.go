@@ -197,7 +197,7 @@ func (s *schema) compile() {
 	s.fast = fastValidatorBuilder{s, map[*jsonschema.Schema]*fastValidator{}}.of(full)
 	s.meter.attach(all)
 	q := s.fast
-	s.anyObject = q.allows(tObject) && !q.undecidable && q.enum == nil && q.all == nil && q.some == nil &&
+	s.anyObject = q.allows(tObject) && !q.undecidable && q.enum == nil && q.allOf == nil && q.anyOf == nil &&
 		q.props == nil && q.additional == nil
 }
 

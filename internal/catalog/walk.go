@@ -12,10 +12,10 @@ const (
 	// maxNesting is the maximum depth of values and schemas: checked text has a lower limit, but schemas may be
 	// recursive.
 	maxNesting = 1_000
-	// stepsPerByte and freeSteps limit how often several schemas read the same text. A long text has at most manySteps,
-	// or one step per byte. A step is about 10 ns, in which bytesSkippedByStep bytes are skipped or bytesReadByStep
-	// bytes are read.
-	stepsPerByte, freeSteps, manySteps  = 4, 1_000, 2_000_000
+	// Several schemas may read the same text. The limit is baseSteps and stepsPerByte for each byte of the text, but no
+	// more than maxSteps, or one step per byte if the text is longer than that. A step is about 10 ns, in which
+	// bytesSkippedByStep bytes are skipped or bytesReadByStep bytes are read.
+	stepsPerByte, baseSteps, maxSteps   = 4, 1_000, 2_000_000
 	bytesSkippedByStep, bytesReadByStep = 32, 8
 	// maxMatching limits the work of regular expressions: the sum of the bytes of each text times the instructions of
 	// its expression, each of which takes up to 5 ns.
@@ -24,16 +24,16 @@ const (
 
 // accepts reports whether text, which is one checked JSON value, certainly conforms.
 func (q *fastValidator) accepts(text []byte) bool {
-	if q.free {
+	if q.unconstrained {
 		return true
 	}
-	w := walk{b: text, steps: min(stepsPerByte*len(text)+freeSteps, max(len(text), manySteps)), matching: maxMatching}
-	_, ok := w.value(q, w.space(0), 0)
+	w := walk{b: text, steps: min(stepsPerByte*len(text)+baseSteps, max(len(text), maxSteps)), matching: maxMatching}
+	_, ok := w.value(q, w.skipSpace(0), 0)
 	return ok
 }
 
-// A walk reads a text once, except where several schemas apply to the same value. It does not use package rawjson,
-// whose iterators find the end of a value before its elements are read: once for every level of nesting.
+// A walk reads a text once, except where several schemas apply to the same value. It does not use the iterators of
+// package rawjson: they find the end of a value before its elements are read, at every level of nesting.
 type walk struct {
 	b     []byte
 	steps int
@@ -43,7 +43,7 @@ type walk struct {
 
 // value returns the end of the value that begins at i, if it certainly conforms to q.
 func (w *walk) value(q *fastValidator, i, depth int) (int, bool) {
-	if q.free {
+	if q.unconstrained {
 		end := rawjson.SkipValue(w.b, i)
 		w.steps -= (end - i) / bytesSkippedByStep
 		return end, w.steps >= 0
@@ -52,13 +52,13 @@ func (w *walk) value(q *fastValidator, i, depth int) (int, bool) {
 	if q.undecidable || i >= len(w.b) || w.steps < 0 || depth > maxNesting {
 		return i, false
 	}
-	if q.all != nil || q.some != nil {
-		for _, other := range q.all {
+	if q.allOf != nil || q.anyOf != nil {
+		for _, other := range q.allOf {
 			if _, ok := w.value(other, i, depth+1); !ok {
 				return i, false
 			}
 		}
-		if len(q.some) > 0 && !w.one(q.some, i, depth+1) {
+		if len(q.anyOf) > 0 && !w.anyOf(q.anyOf, i, depth+1) {
 			return i, false
 		}
 	}
@@ -94,8 +94,8 @@ func (w *walk) value(q *fastValidator, i, depth int) (int, bool) {
 	}
 }
 
-// one reports whether the value that begins at i certainly conforms to one of several schemas.
-func (w *walk) one(of []*fastValidator, i, depth int) bool {
+// anyOf reports whether the value that begins at i certainly conforms to one of several schemas.
+func (w *walk) anyOf(of []*fastValidator, i, depth int) bool {
 	for _, q := range of {
 		if _, ok := w.value(q, i, depth); ok {
 			return true
@@ -110,22 +110,22 @@ func (w *walk) object(q *fastValidator, i, depth int) (int, bool) {
 	var seen [maxRequired / 64]uint64
 	count := 0
 	next := 0 // the likely next property: most objects are in the order of the schema
-	for i = w.space(i + 1); i < len(w.b); i = w.space(i) {
+	for i = w.skipSpace(i + 1); i < len(w.b); i = w.skipSpace(i) {
 		switch w.b[i] {
 		case '}':
 			return i + 1, count == q.required
 		case ',':
-			i = w.space(i + 1)
+			i = w.skipSpace(i + 1)
 		}
 		p, end, ok := w.property(q, i, next)
 		if !ok {
 			return i, false
 		}
-		i = w.space(end)
+		i = w.skipSpace(end)
 		if i >= len(w.b) || w.b[i] != ':' {
 			return i, false
 		}
-		i = w.space(i + 1)
+		i = w.skipSpace(i + 1)
 		schema := q.additional
 		if p >= 0 {
 			next = p + 1
@@ -162,7 +162,7 @@ func (w *walk) name(i int) (name []byte, end int, ok bool) {
 			return b[i+1 : end], end + 1, true
 		case '\\':
 			end = rawjson.SkipString(w.b, i)
-			name, ok = bare(b[i:end])
+			name, ok = unquote(b[i:end])
 			return name, end, ok
 		}
 	}
@@ -172,8 +172,8 @@ func (w *walk) name(i int) (name []byte, end int, ok bool) {
 // property returns the index of the property whose name begins at i, or -1, and the end of the name. It first tries the
 // likely one.
 func (w *walk) property(q *fastValidator, i, likely int) (index, end int, ok bool) {
-	if likely < len(q.props) && q.props[likely].plain {
-		if end, ok = w.is(q.props[likely].name, i); ok {
+	if likely < len(q.props) && q.props[likely].unescaped {
+		if end, ok = w.hasName(q.props[likely].name, i); ok {
 			return likely, end, true
 		}
 	}
@@ -192,8 +192,8 @@ func (w *walk) property(q *fastValidator, i, likely int) (index, end int, ok boo
 	return -1, end, ok
 }
 
-// is reports whether an unescaped name begins at i, and where it ends.
-func (w *walk) is(name string, i int) (int, bool) {
+// hasName reports whether an unescaped name begins at i, and where it ends.
+func (w *walk) hasName(name string, i int) (int, bool) {
 	b := w.b
 	end := i + len(name) + 2
 	if end > len(b) || b[i] != '"' || b[end-1] != '"' || string(b[i+1:end-1]) != name {
@@ -204,12 +204,12 @@ func (w *walk) is(name string, i int) (int, bool) {
 
 func (w *walk) array(q *fastValidator, i, depth int) (int, bool) {
 	n := 0
-	for i = w.space(i + 1); i < len(w.b); i = w.space(i) {
+	for i = w.skipSpace(i + 1); i < len(w.b); i = w.skipSpace(i) {
 		switch w.b[i] {
 		case ']':
 			return i + 1, n >= q.minItems && n <= q.maxItems
 		case ',':
-			i = w.space(i + 1)
+			i = w.skipSpace(i + 1)
 		}
 		n++
 		var end int
@@ -233,7 +233,7 @@ func (w *walk) string(q *fastValidator, quoted []byte) bool {
 		return true // every character has at least one byte
 	}
 	w.steps -= len(quoted) / bytesReadByStep
-	s, ok := bare(quoted)
+	s, ok := unquote(quoted)
 	if !ok {
 		return false
 	}
@@ -252,8 +252,8 @@ func (w *walk) string(q *fastValidator, quoted []byte) bool {
 	return w.matching >= 0 && q.pattern.re.Match(s)
 }
 
-// bare returns the value of a quoted string.
-func bare(quoted []byte) ([]byte, bool) {
+// unquote returns the value of a quoted string.
+func unquote(quoted []byte) ([]byte, bool) {
 	n := len(quoted)
 	if n < 2 || quoted[0] != '"' || quoted[n-1] != '"' {
 		return nil, false
@@ -264,8 +264,8 @@ func bare(quoted []byte) ([]byte, bool) {
 	return quoted[1 : n-1], true
 }
 
-// number reports whether a number certainly conforms. Numbers that round to different floating-point numbers have the
-// same order as these; if they round to the same number, only an exact integer is certain.
+// number reports whether a number certainly conforms. Two numbers have the same order as the float64s that they round
+// to, unless these are equal: then the order is certain only for an integer that float64 represents exactly.
 func (q *fastValidator) number(text []byte) bool {
 	n, isInt := integer(text)
 	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt) {
@@ -286,8 +286,8 @@ func (q *fastValidator) number(text []byte) bool {
 		}
 		f = parsed
 	}
-	above := q.low == nil || q.low.f < f || q.low.f == f && exact && q.low.included
-	below := q.high == nil || q.high.f > f || q.high.f == f && exact && q.high.included
+	above := q.low == nil || q.low.f < f || q.low.f == f && exact && q.low.inclusive
+	below := q.high == nil || q.high.f > f || q.high.f == f && exact && q.high.inclusive
 	return above && below
 }
 
@@ -328,7 +328,7 @@ func (w *walk) digits(i int) int {
 	return i // an integer at the end of the text is rare
 }
 
-func (w *walk) space(i int) int {
+func (w *walk) skipSpace(i int) int {
 	b := w.b
 	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
