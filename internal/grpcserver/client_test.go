@@ -14,7 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// dial returns a connection of a stock gRPC client.
+// dial returns a connection of a standard gRPC client.
 func dial(tb testing.TB, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	opts = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
@@ -26,7 +26,7 @@ func dial(tb testing.TB, addr string, opts ...grpc.DialOption) *grpc.ClientConn 
 	return conn
 }
 
-// client returns a stock gRPC client.
+// client returns a standard gRPC client.
 func client(tb testing.TB, addr string, opts ...grpc.DialOption) pb.McpServiceClient {
 	tb.Helper()
 	return pb.NewMcpServiceClient(dial(tb, addr, opts...))
@@ -55,8 +55,8 @@ func call(ctx context.Context, c pb.McpServiceClient, req *pb.CallToolRequest) (
 	}
 }
 
-// text calls a tool and returns the text of its result.
-func text(t *testing.T, c pb.McpServiceClient, req *pb.CallToolRequest) string {
+// callText calls a tool and returns the text of its result.
+func callText(t *testing.T, c pb.McpServiceClient, req *pb.CallToolRequest) string {
 	t.Helper()
 	all, err := call(t.Context(), c, req)
 	if err != nil {
@@ -67,7 +67,7 @@ func text(t *testing.T, c pb.McpServiceClient, req *pb.CallToolRequest) string {
 
 // textHandler returns a Handler whose tools return a text.
 func textHandler(text string) bridge.Handler {
-	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+	return toolHandler(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return textResult(text), nil
 	})
 }
@@ -78,8 +78,8 @@ func textResult(text string) *bridge.Result {
 	}}
 }
 
-// tool returns a Handler with tools only, which call f. It acknowledges Listens.
-func tool(f func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error)) bridge.Handler {
+// toolHandler returns a Handler with tools only, which call f. It acknowledges Listens.
+func toolHandler(f func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error)) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		switch r := call.Request.(type) {
 		case *pb.CallToolRequest:

@@ -197,7 +197,7 @@ func issue(t *testing.T, a *authority,
 func TestPrincipalComesFromTheCertificate(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
-	who := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+	who := toolHandler(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		return textResult(fmt.Sprintf("%s of %s", r.GetContext().GetVerified().GetPrincipal().GetSubject(),
 			r.GetContext().GetVerified().GetPrincipal().GetIssuer())), nil
 	})
@@ -451,7 +451,7 @@ func TestUnreadStreamDoesNotDelayDrain(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	message := strings.Repeat("x", 100_000)
 	stuck := make(chan struct{})
-	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	h := toolHandler(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for i := 0; ; i++ {
 			if i == 1 {
 				close(stuck)
@@ -518,7 +518,7 @@ func TestCloseEndsAllCallsAtOnce(t *testing.T) {
 // A queued call that the shutdown rejects gets the same error.
 func TestCallRejectedByShutdownWasNotExecuted(t *testing.T) {
 	begun := make(chan struct{})
-	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+	h := toolHandler(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		close(begun)
 		<-ctx.Done()
 		return nil, bridge.Failed(codes.Canceled, bridge.OutcomeNotExecuted, "CANCELLED", "it waited")
@@ -579,7 +579,7 @@ func TestCallAfterShutdownIsNotExecuted(t *testing.T) {
 func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 	for range 5 {
 		var executed atomic.Int64
-		h := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		h := toolHandler(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			executed.Add(1)
 			return textResult("ok"), nil
 		})

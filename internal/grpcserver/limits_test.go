@@ -35,7 +35,7 @@ import (
 // holding returns a Handler whose tools send to begun when they start, and return when letGo is closed.
 func holding() (h bridge.Handler, begun, letGo chan struct{}) {
 	begun, letGo = make(chan struct{}, 20_000), make(chan struct{})
-	return tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+	return toolHandler(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		begun <- struct{}{}
 		select {
 		case <-letGo:
@@ -46,9 +46,9 @@ func holding() (h bridge.Handler, begun, letGo chan struct{}) {
 	}), begun, letGo
 }
 
-// filled returns a message whose encoding has n bytes. It calls give with the length of a text in the message, which it
-// corrects until the size is right.
-func filled[M proto.Message](n int, give func(n int) M) M {
+// messageOfSize returns a message whose encoding has n bytes. It calls give with the length of a text in the message,
+// which it corrects until the size is right.
+func messageOfSize[M proto.Message](n int, give func(n int) M) M {
 	put := n
 	for {
 		m := give(put)
@@ -66,21 +66,24 @@ func TestMessagesAreLimited(t *testing.T) {
 		4 << 20: {},
 	} {
 		called, answer := 0, 0
-		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-			called++
-			if answer == 0 {
-				return textResult("ok"), nil
-			}
-			m := filled(answer, func(
-				n int,
-			) proto.Message {
-				return bridge.CallTool.Join(bridge.Event{}, textResult(strings.Repeat("x", n)))
-			})
-			return &bridge.Result{Complete: m.(*pb.CallToolResponse).GetResult()}, nil
-		}), nil, o), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*limit)))
+		c := client(t, serve(t, toolHandler(
+			func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+				called++
+				if answer == 0 {
+					return textResult("ok"), nil
+				}
+				m := messageOfSize(answer, func(
+					n int,
+				) proto.Message {
+					return bridge.CallTool.Join(bridge.Event{}, textResult(strings.Repeat("x", n)))
+				})
+				return &bridge.Result{Complete: m.(*pb.CallToolResponse).GetResult()}, nil
+			}), nil, o), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*limit)))
 		for n := limit - 1; n <= limit+1; n++ {
 			_, err := call(t.Context(), c,
-				filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+				messageOfSize(n, func(n int) *pb.CallToolRequest {
+					return &pb.CallToolRequest{Name: strings.Repeat("x", n)}
+				}))
 			if n <= limit && err != nil || n > limit && (status.Code(err) != codes.ResourceExhausted || called != 2) {
 				t.Errorf("request of %d bytes, limit %d: %v, called %d times", n, limit, err, called)
 			}
@@ -100,17 +103,18 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const limit = 1 << 20
 	called := 0
-	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		called++
-		return textResult(r.GetName()), nil
-	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}),
+	c := client(t, serve(t, toolHandler(
+		func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+			called++
+			return textResult(r.GetName()), nil
+		}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}),
 		grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
 	res, err := call(t.Context(), c, &pb.CallToolRequest{Name: strings.Repeat("x", 1000)})
 	if err != nil || len(res[0].GetResult().GetContent()[0].GetText().GetText()) != 1000 {
 		t.Fatalf("%v %v", res, err)
 	}
 	if _, err := call(t.Context(), c,
-		filled(limit, func(n int) *pb.CallToolRequest {
+		messageOfSize(limit, func(n int) *pb.CallToolRequest {
 			return &pb.CallToolRequest{Name: strings.Repeat("x",
 				n)}
 		})); failure(err) != "RESPONSE_TOO_LARGE executed" {
@@ -138,9 +142,9 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 func TestEventsAreLimited(t *testing.T) {
 	const limit = 100_000
 	var event int
-	c := client(t, serve(t, tool(
+	c := client(t, serve(t, toolHandler(
 		func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-			m := filled(event, func(n int) proto.Message {
+			m := messageOfSize(event, func(n int) proto.Message {
 				return bridge.CallTool.Join(
 					bridge.Event{Progress: &pb.Progress{Message: proto.String(strings.Repeat("x", n))}}, nil)
 			})
@@ -184,7 +188,7 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 	close(letGo)
 	wg.Wait()
-	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // there is a free slot again
+	if got := callText(t, c, &pb.CallToolRequest{}); got != "done" { // there is a free slot again
 		t.Error(got)
 	}
 }
@@ -224,7 +228,7 @@ func TestListensAreLimited(t *testing.T) {
 // A Listen ends without an error when its caller's access expires, and a call in flight completes.
 func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 	over := make(chan struct{})
-	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+	h := toolHandler(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		select {
 		case <-over:
 			return textResult("done"), nil
@@ -282,7 +286,7 @@ func TestListenRequestsAreLimited(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{Memory: m}))
 	for over := -1; over <= 1; over++ {
 		for range 2 * room / limits.ListenRequest {
-			s, err := c.Listen(t.Context(), filled(limits.ListenRequest+over, func(n int) *pb.ListenRequest {
+			s, err := c.Listen(t.Context(), messageOfSize(limits.ListenRequest+over, func(n int) *pb.ListenRequest {
 				return &pb.ListenRequest{
 					Context: &pb.CallContext{ClientInfo: &pb.Implementation{Name: strings.Repeat("x", n)}},
 				}
@@ -348,7 +352,9 @@ func TestLongRequestsAreBounded(t *testing.T) {
 		c := client(t, serve(t, textHandler("ok"), nil, grpcserver.Options{Memory: m}))
 		for range 3 { // each releases what it reserved
 			_, err := call(t.Context(), c,
-				filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+				messageOfSize(n, func(n int) *pb.CallToolRequest {
+					return &pb.CallToolRequest{Name: strings.Repeat("x", n)}
+				}))
 			checkRefused(t, err, refused)
 		}
 	}
@@ -426,7 +432,7 @@ func TestMetadataIsLimited(t *testing.T) {
 	if with(1<<20) == nil {
 		t.Error("a MiB was accepted")
 	}
-	if got := text(t, c, &pb.CallToolRequest{}); got != "ok" {
+	if got := callText(t, c, &pb.CallToolRequest{}); got != "ok" {
 		t.Error(got)
 	}
 }
@@ -434,7 +440,7 @@ func TestMetadataIsLimited(t *testing.T) {
 // A client that does not read blocks only its own call, which stops emitting events.
 func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	made := make(chan int, 1)
-	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	h := toolHandler(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "quick" {
 			return textResult("quick"), nil
 		}
@@ -464,11 +470,11 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	}
 	other := client(t, addr)
 	for range 100 {
-		if got := text(t, other, &pb.CallToolRequest{Name: "quick"}); got != "quick" {
+		if got := callText(t, other, &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 			t.Error(got)
 		}
 		// The same connection.
-		if got := text(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
+		if got := callText(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 			t.Error(got)
 		}
 	}
@@ -559,8 +565,8 @@ func (c *rawClient) until(t *testing.T, f func(http2.Frame) bool) error {
 	}
 }
 
-// well checks that another client is served.
-func well(t *testing.T, addr string) {
+// checkOtherClient checks that a new client is served.
+func checkOtherClient(t *testing.T, addr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -599,7 +605,7 @@ func TestStreamsPerConnectionAreLimited(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	well(t, addr)
+	checkOtherClient(t, addr)
 	for range 50 {
 		<-begun
 	}
@@ -615,7 +621,7 @@ func TestRapidResetsLeakNothing(t *testing.T) {
 	ended := make(chan struct{}, 20_000)
 	var active, most int
 	var mu sync.Mutex
-	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+	h := toolHandler(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		mu.Lock()
 		active++
 		most = max(most, active)
@@ -643,7 +649,7 @@ func TestRapidResetsLeakNothing(t *testing.T) {
 			break
 		}
 	}
-	well(t, addr)
+	checkOtherClient(t, addr)
 	c.Close()
 	<-closed
 	left := func() int {
@@ -751,15 +757,16 @@ func TestOtherProtocolsAreRejected(t *testing.T) {
 			}
 		})
 	}
-	well(t, addr)
+	checkOtherClient(t, addr)
 }
 
 // Requests with JSON text nested beyond the limit are rejected. The limit is configurable.
 func TestJSONOfRequestsIsLimited(t *testing.T) {
 	for depth, o := range map[int]grpcserver.Options{20: {Limits: limits.Limits{JSONDepth: 20}}, 256: {}} {
-		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-			return textResult("ok"), nil
-		}), nil, o))
+		c := client(t, serve(t, toolHandler(
+			func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+				return textResult("ok"), nil
+			}), nil, o))
 		for n := depth - 1; n <= depth+1; n++ {
 			text := strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1)
 			if _, err := call(t.Context(), c,

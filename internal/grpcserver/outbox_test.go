@@ -30,16 +30,16 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// verbose is a Handler whose responses have n bytes or a little more.
-func verbose(n int) bridge.Handler {
+// sizedHandler returns a Handler whose responses have n bytes or a little more.
+func sizedHandler(n int) bridge.Handler {
 	text := strings.Repeat("x", n)
-	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+	return toolHandler(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return textResult(text), nil
 	})
 }
 
-// shut is a client with a flow-control window of zero.
-func shut(t *testing.T, addr string) *rawClient {
+// dialZeroWindow returns a client with a flow-control window of zero.
+func dialZeroWindow(t *testing.T, addr string) *rawClient {
 	t.Helper()
 	c := rawDial(t, addr)
 	if err := c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
@@ -69,7 +69,7 @@ func (c *rawClient) request(t *testing.T, number int, headers ...[2]string) (ans
 // The unread data of a connection is limited. At the limit its calls are rejected until the client reads or cancels;
 // other connections are unaffected.
 func TestUnreadResponsesAreLimited(t *testing.T) {
-	const limit = 1 << 20 // for messages of a quarter of it
+	const limit = 1 << 20 // four messages of the maximum size
 	for name, headers := range map[string][][2]string{
 		"plain":      nil,
 		"compressed": {{"grpc-encoding", "gzip"}, {"grpc-accept-encoding", "gzip"}},
@@ -77,12 +77,12 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 		for size, text := range map[string]int{"nothing": 0, "much": 100_000} {
 			for _, end := range []string{"read", "reset"} {
 				t.Run(name+", "+size+", "+end, func(t *testing.T) {
-					addr := serve(t, verbose(text), nil,
+					addr := serve(t, sizedHandler(text), nil,
 						grpcserver.Options{
 							MaxCalls: 1,
 							Limits:   limits.Limits{ClientMessage: limit / 4, WriteTime: time.Millisecond},
 						})
-					c := shut(t, addr)
+					c := dialZeroWindow(t, addr)
 					n := 0
 					for c.request(t, n, headers...) {
 						n++
@@ -90,7 +90,7 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 					if each := max(text, 2<<10); n < limit/(each+each/3) || n > limit/each+1 {
 						t.Errorf("got %d responses of %d bytes, want at most %d bytes", n, text, limit)
 					}
-					well(t, addr)
+					checkOtherClient(t, addr)
 					switch end {
 					case "read":
 						if err := c.WriteSettings(
@@ -118,19 +118,20 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 	}
 }
 
-// If many calls start before any response is unread, the responses above the limit are dropped, and their calls end
-// with outcome executed.
+// If many calls start before the first response is buffered, the responses above the limit are dropped, and their calls
+// fail.
 func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 	const calls, each, message = 200, 500_000, 1 << 20
-	const most = 4*message + 2*message + 16<<20
+	const most = 4*message + 2*message + 16<<20 // before calls wait, and for final messages
 	begun, letGo := make(chan struct{}, calls), make(chan struct{})
 	long := strings.Repeat("x", each)
-	addr := serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		begun <- struct{}{}
-		<-letGo
-		return textResult(long), nil
-	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: message}})
-	c := shut(t, addr)
+	addr := serve(t, toolHandler(
+		func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+			begun <- struct{}{}
+			<-letGo
+			return textResult(long), nil
+		}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: message}})
+	c := dialZeroWindow(t, addr)
 	for i := range calls {
 		if err := c.begin(i); err != nil {
 			t.Fatal(err)
@@ -154,14 +155,14 @@ func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 	if kept*each > most || kept*each < most/2 {
 		t.Errorf("%d responses of %d bytes are buffered, want at most %d bytes", kept, each, most)
 	}
-	well(t, addr)
+	checkOtherClient(t, addr)
 }
 
-// A call waits until its client has read the responses of others.
+// A call waits until its client has read the responses of other calls.
 func TestCallsWaitForOtherResponsesToBeRead(t *testing.T) {
-	addr := serve(t, verbose(100_000), nil,
+	addr := serve(t, sizedHandler(100_000), nil,
 		grpcserver.Options{Limits: limits.Limits{ClientMessage: 1 << 18, WriteTime: time.Hour}})
-	c := shut(t, addr)
+	c := dialZeroWindow(t, addr)
 	const n = 8 // the limit for calls with 128 KiB of memory each
 	for i := range n {
 		if !c.request(t, i) {
@@ -191,10 +192,10 @@ func TestCallsWaitForOtherResponsesToBeRead(t *testing.T) {
 	}
 }
 
-// lines are those of a log.
-type lines chan string
+// logLines receives the lines of a log.
+type logLines chan string
 
-func (l lines) Write(b []byte) (int, error) {
+func (l logLines) Write(b []byte) (int, error) {
 	l <- string(b)
 	return len(b), nil
 }
@@ -213,14 +214,14 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var taken atomic.Int64
 			m := limit.NewMemory(1000, func(bool) int64 { return taken.Load() }, zerolog.Nop())
-			log := make(lines, 100)
-			addr := serve(t, verbose(100_000), nil,
+			log := make(logLines, 100)
+			addr := serve(t, sizedHandler(100_000), nil,
 				grpcserver.Options{Limits: limits.Limits{WriteTime: time.Nanosecond}, Memory: m, Log: zerolog.New(log)})
 			good := client(t, addr)
 			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
 				t.Fatal(err)
 			}
-			c := shut(t, addr)
+			c := dialZeroWindow(t, addr)
 			begun := 0
 			for i := range 4 {
 				if err := c.open(uint32(2*i+1), tt.path, tt.request); err != nil {
@@ -235,13 +236,13 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			over := make(chan error, 1)
-			go func() { over <- c.until(t, func(http2.Frame) bool { return false }) }()
+			closed := make(chan error, 1)
+			go func() { closed <- c.until(t, func(http2.Frame) bool { return false }) }()
 			taken.Store(1000)
 			for m.Admit(limit.NewSessions) == nil { // the memory is read at intervals
 				runtime.Gosched()
 			}
-			if err := <-over; err == nil {
+			if err := <-closed; err == nil {
 				t.Error("the connection stays open")
 			}
 			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
@@ -256,25 +257,26 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 	}
 }
 
-// A call whose client does not read its events ends, whatever else the client does, and frees its place at the backend.
+// A call ends at its deadline even if the client does not read its events, and the backend can execute the next call.
 func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	left := make(chan error, 1)
 	message := strings.Repeat("x", 10_000)
-	h := limit.New(tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		if r.GetName() == "quick" {
-			return textResult("quick"), nil
-		}
-		for i := 0; ; i++ {
-			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{
-				Progress: float64(i),
-				Message:  &message,
-			}}); err != nil {
-				left <- err
-				return nil, err
+	h := limit.New(toolHandler(
+		func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+			if r.GetName() == "quick" {
+				return textResult("quick"), nil
 			}
-		}
-	}), limit.Options{Limits: limits.Limits{Calls: 1, CallTotal: 3 * time.Second}})
+			for i := 0; ; i++ {
+				if err := emit(ctx, bridge.Event{Progress: &pb.Progress{
+					Progress: float64(i),
+					Message:  &message,
+				}}); err != nil {
+					left <- err
+					return nil, err
+				}
+			}
+		}), limit.Options{Limits: limits.Limits{Calls: 1, CallTotal: 3 * time.Second}})
 	addr := serve(t, h, nil, grpcserver.Options{})
 	c := client(t, addr)
 	s, err := c.CallTool(t.Context(), &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
@@ -284,7 +286,7 @@ func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 	if err := <-left; err == nil {
 		t.Error("an event was sent after the end")
 	}
-	if got := text(t, client(t, addr), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
+	if got := callText(t, client(t, addr), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 		t.Error(got)
 	}
 	for want := 0.; ; want++ { // buffered events, and then the error
@@ -307,10 +309,10 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 	// bytes: of the client's window, of the limit, and of a message
 	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5
 	message := strings.Repeat("x", 33_000)
-	long := filled(window, func(n int) proto.Message {
+	long := messageOfSize(window, func(n int) proto.Message {
 		return bridge.CallTool.Join(bridge.Event{}, textResult(strings.Repeat("x", n)))
 	}).(*pb.CallToolResponse)
-	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	h := toolHandler(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		if r.GetName() == "long" {
 			return &bridge.Result{Complete: long.GetResult()}, nil
 		}
@@ -341,7 +343,7 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 	wg.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	answered := func(name string) pb.McpService_CallToolClient {
+	callUntilAnswered := func(name string) pb.McpService_CallToolClient {
 		for {
 			s, err := c.CallTool(ctx, &pb.CallToolRequest{Name: name})
 			if err != nil {
@@ -357,46 +359,46 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 		}
 	}
 	for range most / each { // one more would exceed the limit
-		answered("long")
+		callUntilAnswered("long")
 	}
-	if _, err := answered("").Recv(); err != nil {
+	if _, err := callUntilAnswered("").Recv(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A pipe is a listener for one connection.
-type pipe chan net.Conn
+// A singleListener accepts the connections that are sent to it.
+type singleListener chan net.Conn
 
-func (p pipe) Accept() (net.Conn, error) {
+func (p singleListener) Accept() (net.Conn, error) {
 	if c, ok := <-p; ok {
 		return c, nil
 	}
 	return nil, net.ErrClosed
 }
 
-func (p pipe) Close() error   { return nil }
-func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
+func (p singleListener) Close() error   { return nil }
+func (p singleListener) Addr() net.Addr { return &net.UnixAddr{} }
 
-// A connection that reads nothing is closed even if the client keeps sending.
+// A connection whose client reads nothing is closed even if the client keeps sending.
 func TestConnectionThatReadsNothingIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := lifecycle.New()
-		s, err := grpcserver.New(verbose(0), nil, grpcserver.Options{Lifecycle: life})
+		s, err := grpcserver.New(sizedHandler(0), nil, grpcserver.Options{Lifecycle: life})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours, its := net.Pipe()
-		ln := make(pipe, 1)
-		ln <- its
+		clientConn, serverConn := net.Pipe()
+		ln := make(singleListener, 1)
+		ln <- serverConn
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ln) }()
-		c := &rawClient{Conn: ours, Framer: http2.NewFramer(ours, ours)}
+		c := &rawClient{Conn: clientConn, Framer: http2.NewFramer(clientConn, clientConn)}
 		sent := make(chan error, 1)
 		go func() {
-			_, err := io.WriteString(ours, http2.ClientPreface)
+			_, err := io.WriteString(clientConn, http2.ClientPreface)
 			sent <- errors.Join(err, c.WriteSettings())
 		}()
-		for acked := false; !acked; { // the last one that it reads
+		for acked := false; !acked; { // the last frame that the client reads
 			f, err := c.ReadFrame()
 			if err != nil {
 				t.Fatal(err)

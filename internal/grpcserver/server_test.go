@@ -88,7 +88,7 @@ func TestErrorsAreReturned(t *testing.T) {
 	down := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "down")
 	down.RetryAfter = 250 * time.Millisecond
 	var fail error
-	c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
+	c := client(t, serve(t, toolHandler(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
 		error,
 	) {
 		return nil, fail
@@ -176,12 +176,13 @@ func TestPanicOfAHandlerEndsItsCall(t *testing.T) {
 // backends.
 func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 	var got *pb.CallToolRequest
-	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		got = proto.CloneOf(r)
-		return textResult(""), nil
-	}), nil, grpcserver.Options{}))
+	c := client(t, serve(t, toolHandler(
+		func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+			got = proto.CloneOf(r)
+			return textResult(""), nil
+		}), nil, grpcserver.Options{}))
 	caps := &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Extensions: `{"x/y":{}}`}
-	text(t, c, &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
+	callText(t, c, &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
 		Verified: &pb.VerifiedCaller{
 			ContractVersion: 99, ProtocolVersion: "2026-07-28",
 			Principal: &pb.Principal{Subject: "root", Issuer: "me", Scopes: []string{"*"}},
@@ -198,7 +199,7 @@ func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
-	text(t, c, &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{Meta: `{"a":1,
+	callText(t, c, &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{Meta: `{"a":1,
 		"io.modelcontextprotocol/protocolVersion":"2025-06-18",
 		"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},
 		"io.modelcontextprotocol/clientInfo":{"name":"bank","version":"1"},"io.modelcontextprotocol/logLevel":"debug",
@@ -210,7 +211,7 @@ func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
-	text(t, c, &pb.CallToolRequest{Name: "x"})
+	callText(t, c, &pb.CallToolRequest{Name: "x"})
 	want.Context.Meta = ""
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
@@ -219,10 +220,11 @@ func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 
 func TestInvalidRequestsAreRejected(t *testing.T) {
 	called := false
-	c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		called = true
-		return textResult(""), nil
-	}), nil, grpcserver.Options{}))
+	c := client(t, serve(t, toolHandler(
+		func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+			called = true
+			return textResult(""), nil
+		}), nil, grpcserver.Options{}))
 	cc := func(f func(*pb.CallContext)) *pb.CallToolRequest {
 		return &pb.CallToolRequest{Context: clone(&pb.CallContext{}, f)}
 	}
@@ -273,11 +275,12 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 // Unknown fields pass in both directions.
 func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
-	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		res := textResult("")
-		res.Complete.ProtoReflect().SetUnknown(r.GetContext().ProtoReflect().GetUnknown())
-		return res, nil
-	}), nil, grpcserver.Options{}))
+	c := client(t, serve(t, toolHandler(
+		func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+			res := textResult("")
+			res.Complete.ProtoReflect().SetUnknown(r.GetContext().ProtoReflect().GetUnknown())
+			return res, nil
+		}), nil, grpcserver.Options{}))
 	req := &pb.CallToolRequest{Context: &pb.CallContext{}}
 	req.GetContext().ProtoReflect().SetUnknown(unknown)
 	all, err := call(t.Context(), c, req)
@@ -293,12 +296,13 @@ func TestOpenSetsPass(t *testing.T) {
 		Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`},
 	}
 	var seen map[string]*pb.InputResponse
-	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		if seen = r.GetInputResponses(); seen == nil {
-			return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{request}}}, nil
-		}
-		return textResult(""), nil
-	}), nil, grpcserver.Options{}))
+	c := client(t, serve(t, toolHandler(
+		func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+			if seen = r.GetInputResponses(); seen == nil {
+				return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{request}}}, nil
+			}
+			return textResult(""), nil
+		}), nil, grpcserver.Options{}))
 	all, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x"})
 	if err != nil || !proto.Equal(all[0].GetInputRequired().GetInputRequests()[0], request) {
 		t.Fatalf("%v %v", all, err)
@@ -319,7 +323,7 @@ func TestOpenSetsPass(t *testing.T) {
 }
 
 func TestEventsReachTheCaller(t *testing.T) {
-	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+	h := toolHandler(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for _, e := range []bridge.Event{
 			{Progress: &pb.Progress{Progress: 1}},
 			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG}},
@@ -354,7 +358,7 @@ func TestEventsReachTheCaller(t *testing.T) {
 func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	deadlines, started, ended := make(chan time.Time, 1), make(chan struct{}), make(chan error)
-	c := client(t, serve(t, tool(
+	c := client(t, serve(t, toolHandler(
 		func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 			deadline, _ := ctx.Deadline()
 			deadlines <- deadline
@@ -412,8 +416,8 @@ func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Res
 
 // A request state of one backend is invalid at another, even if both use the same key.
 func TestStatesAreBoundToTheirBackend(t *testing.T) {
-	both := []grpcserver.Backend{{Name: "a", Handler: tool(asker)}, {Name: "b", Handler: tool(asker)}}
-	c := client(t, serve(t, tool(asker), both, grpcserver.Options{}))
+	both := []grpcserver.Backend{{Name: "a", Handler: toolHandler(asker)}, {Name: "b", Handler: toolHandler(asker)}}
+	c := client(t, serve(t, toolHandler(asker), both, grpcserver.Options{}))
 	servers := []string{"a", "b", ""}
 	at := func(server string) context.Context {
 		if server == "" {
@@ -445,9 +449,9 @@ func TestStatesAreBoundToTheirBackend(t *testing.T) {
 
 func TestStateIsSealed(t *testing.T) {
 	key := [32]byte{1}
-	first := client(t, serve(t, tool(asker), nil, grpcserver.Options{StateKeys: [][32]byte{key}}))
-	replica := client(t, serve(t, tool(asker), nil, grpcserver.Options{StateKeys: [][32]byte{{2}, key}}))
-	stranger := client(t, serve(t, tool(asker), nil, grpcserver.Options{}))
+	first := client(t, serve(t, toolHandler(asker), nil, grpcserver.Options{StateKeys: [][32]byte{key}}))
+	replica := client(t, serve(t, toolHandler(asker), nil, grpcserver.Options{StateKeys: [][32]byte{{2}, key}}))
+	stranger := client(t, serve(t, toolHandler(asker), nil, grpcserver.Options{}))
 	req := &pb.CallToolRequest{
 		Name: "x", Arguments: []byte(`{"a":1,"b":2}`),
 		Context: &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}},
@@ -497,7 +501,7 @@ func TestStateIsSealed(t *testing.T) {
 
 // Input is requested only from clients with the capability.
 func TestInputRequestNeedsTheCapability(t *testing.T) {
-	c := client(t, serve(t, tool(asker), nil, grpcserver.Options{}))
+	c := client(t, serve(t, toolHandler(asker), nil, grpcserver.Options{}))
 	_, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x"})
 	var rpc *pb.JsonRpcError
 	for _, d := range status.Convert(err).Details() {

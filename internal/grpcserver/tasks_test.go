@@ -94,7 +94,7 @@ func TestCallersThatAcceptATaskGetOne(t *testing.T) {
 	} {
 		s.req.Name, s.req.Arguments = "echo", []byte(`{"a":1}`)
 		if !s.task {
-			if got := text(t, c, s.req); got != `{"a":1}` {
+			if got := callText(t, c, s.req); got != `{"a":1}` {
 				t.Errorf("%v: %q", s.req, got)
 			}
 			continue

@@ -25,7 +25,7 @@ func TestErrorsFitSmallHeaderLimits(t *testing.T) {
 			exact := bridge.FromJSONRPC(&pb.JsonRpcError{Code: -7, Message: text, Data: strconv.Quote(text)},
 				bridge.Rev20251125, bridge.CallTool)
 			for what, e := range map[string]*bridge.Error{"failed": failed, "exact": exact} {
-				addr := serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
+				addr := serve(t, toolHandler(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
 					error,
 				) {
 					return nil, e
@@ -54,7 +54,7 @@ func TestErrorSizeLimit(t *testing.T) {
 	const most = 7.5 * (1 << 10)
 	for n, whole := range map[int]bool{most - 1: true, most: true, most + 1: false} {
 		text := strings.Repeat("x", n)
-		addr := serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		addr := serve(t, toolHandler(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			return nil, bridge.Errorf(codes.NotFound, "%s", text)
 		}), nil, grpcserver.Options{})
 		_, err := call(t.Context(), client(t, addr, grpc.WithMaxHeaderListSize(8<<10)), &pb.CallToolRequest{Name: "x"})
