@@ -64,7 +64,7 @@ var prompts = []prompt{
 }
 
 // transientPrompt is listed if test_trigger_prompt_change has added it.
-var transientPrompt = prompt{"test_transient_prompt", "Comes and goes.", nil, message(text("I am here."))}
+var transientPrompt = prompt{"test_transient_prompt", "Added and removed by a tool.", nil, message(text("I am here."))}
 
 func argument(name, description string) *pb.PromptArgument {
 	return &pb.PromptArgument{Name: name, Description: proto.String(description), Required: proto.Bool(true)}

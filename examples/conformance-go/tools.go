@@ -27,7 +27,7 @@ var tools = []tool{
 	{"test_simple_text", "Returns text.", "", contentTool(text("This is a simple text response for testing."))},
 	{"test_image_content", "Returns an image.", "", contentTool(picture())},
 	{"test_audio_content", "Returns a sound.", "", contentTool(sound())},
-	{"test_embedded_resource", "Returns a resource, in place.", "", contentTool(
+	{"test_embedded_resource", "Returns an embedded resource.", "", contentTool(
 		embedded(textContents("test://embedded-resource", "text/plain", "This is an embedded resource content.")))},
 	{"test_multiple_content_types", "Returns text, an image and a resource.", "", contentTool(
 		text("Multiple content types test:"), picture(),
@@ -36,9 +36,9 @@ var tools = []tool{
 		return c.fail("This tool intentionally returns an error for testing")
 	}},
 	{"test_tool_with_logging", "Logs three lines.", "", logThree},
-	{"test_tool_with_progress", "Tells its progress three times.", "", progressThree},
-	{"test_reconnection", "Takes long enough for its stream to be closed and taken up again.", "", reconnection},
-	{"test_x_mcp_header", "Takes an argument that is a header, too.", headerSchema, echo},
+	{"test_tool_with_progress", "Reports progress three times.", "", progressThree},
+	{"test_reconnection", "Runs long enough for its stream to be closed and resumed.", "", reconnection},
+	{"test_x_mcp_header", "Takes an argument that is also sent as a header.", headerSchema, echo},
 	{"json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features.", fullSchema, echo},
 
 	{"test_sampling", "Asks the model.", promptSchema, sampling},
@@ -52,13 +52,13 @@ var tools = []tool{
 	{"test_input_required_result_elicitation", "Asks the user for a name and greets.", "", greet},
 	{"test_input_required_result_sampling", "Asks the model for a capital.", "", capital},
 	{"test_input_required_result_list_roots", "Asks for the client's folders.", "", folders},
-	{"test_input_required_result_request_state", "Asks for a confirmation and wants its state back.", "", confirm},
+	{"test_input_required_result_request_state", "Asks for a confirmation, with request state.", "", confirm},
 	{
-		"test_input_required_result_tampered_state", "Asks for a confirmation and wants its state back as it was.", "",
+		"test_input_required_result_tampered_state", "Asks for a confirmation, with unchanged request state.", "",
 		confirm,
 	},
 	{
-		"test_input_required_result_multiple_inputs", "Asks the user, the model and for the folders, at once.", "",
+		"test_input_required_result_multiple_inputs", "Makes three input requests at once.", "",
 		askAll,
 	},
 	{"test_input_required_result_multi_round", "Asks the user twice, one after the other.", "", askTwice},
@@ -67,7 +67,7 @@ var tools = []tool{
 	{"test_missing_capability", "Needs a client with sampling.", "", missingCapability},
 	{"test_streaming_elicitation", "Asks for a confirmation.", "", formTool("confirm", confirmForm)},
 	{"test_logging_tool", "Logs a line.", "", func(c *call) error {
-		if err := c.log("This line is only for those who set a level."); err != nil {
+		if err := c.log("Only clients that set a log level receive this line."); err != nil {
 			return err
 		}
 		return c.finish(text("Logged."))
@@ -91,7 +91,7 @@ var tools = []tool{
 }
 
 // transientTool is listed, at the end, if test_trigger_tool_change has added it.
-var transientTool = tool{"test_transient_tool", "Comes and goes.", "", contentTool(text("I am here."))}
+var transientTool = tool{"test_transient_tool", "Added and removed by a tool.", "", contentTool(text("I am here."))}
 
 const (
 	noArguments   = `{"type":"object","properties":{},"additionalProperties":false}`

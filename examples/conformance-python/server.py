@@ -1,7 +1,7 @@
-"""The backend that the official MCP conformance suite asks for: its tools, prompts and resources, by its names.
+"""The backend for the official MCP conformance suite: its tools, prompts and resources, with its names.
 
-It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed
-state, capability checks) is the bridge's business, and so is not here.
+It returns the same as examples/conformance-go. The bridge implements the rest of the suite's requirements: sessions,
+headers, sealed state and capability checks.
 
 Try it: mcpbridge run -- python3 server.py
 """
@@ -26,7 +26,7 @@ app = App(
     cache_scope="public",
 )
 
-STEP = 0.05  # How many seconds the tools that take a while take for a part of it.
+STEP = 0.05  # The duration of a step of a slow tool, in seconds.
 
 RED_PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -73,7 +73,7 @@ async def test_audio_content() -> Audio:
 
 @app.tool
 async def test_embedded_resource() -> Embedded:
-    """Returns a resource, in place."""
+    """Returns an embedded resource."""
     return Embedded("test://embedded-resource", "This is an embedded resource content.")
 
 
@@ -103,7 +103,7 @@ async def test_tool_with_logging(ctx: Context) -> str:
 
 @app.tool
 async def test_tool_with_progress(ctx: Context) -> str:
-    """Tells its progress three times."""
+    """Reports progress three times."""
     await ctx.progress(0, 100)
     await asyncio.sleep(STEP)
     await ctx.progress(50, 100)
@@ -114,19 +114,19 @@ async def test_tool_with_progress(ctx: Context) -> str:
 
 @app.tool
 async def test_reconnection(ctx: Context) -> str:
-    """Takes long enough for its stream to be closed and taken up again."""
+    """Runs long enough for its stream to be closed and resumed."""
     await ctx.log.info("The stream may be closed now.", logger="conformance")
-    await asyncio.sleep(10 * STEP)  # Whether and when a stream is closed meanwhile, the bridge decides.
+    await asyncio.sleep(10 * STEP)  # The bridge decides whether to close the stream.
     return "Reconnection test completed"
 
 
 @app.tool
 async def test_x_mcp_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "") -> str:
-    """Takes an argument that is a header, too."""
+    """Takes an argument that is also sent as a header."""
     return json.dumps({"region": region})
 
 
-# It has every kind of keyword that must come through unchanged.
+# A schema with every kind of keyword that the bridge must leave unchanged.
 FULL_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -280,26 +280,26 @@ async def test_input_required_result_list_roots(ctx: Context) -> str:
 
 
 async def confirm(ctx: Context) -> str:
-    """Its answer is in the call's state: a client that changes it never gets here, for the bridge finds out."""
+    """The bridge rejects changed request state, so the answer is always that of the user."""
     answer = await ctx.elicit("Please confirm", Confirm, key="confirm")
     return f"state-ok: action={answer.action}"
 
 
 @app.tool
 async def test_input_required_result_request_state(ctx: Context) -> str:
-    """Asks for a confirmation and wants its state back."""
+    """Asks for a confirmation, with request state."""
     return await confirm(ctx)
 
 
 @app.tool
 async def test_input_required_result_tampered_state(ctx: Context) -> str:
-    """Asks for a confirmation and wants its state back as it was."""
+    """Asks for a confirmation, with unchanged request state."""
     return await confirm(ctx)
 
 
 @app.tool
 async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
-    """Asks the user, the model and for the folders, at once."""
+    """Makes three input requests at once."""
     name, greeting, roots = await asyncio.gather(
         ctx.elicit("What is your name?", Name, key="user_name"),
         ctx.sample("Generate a greeting", max_tokens=50, key="greeting"),
@@ -334,7 +334,7 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
 @app.tool
 async def test_missing_capability(ctx: Context) -> str:
     """Needs a client with sampling."""
-    # For tools that check before asking: otherwise, Unsupported is raised.
+    # Without this check, ctx.sample would raise Unsupported.
     if not ctx.client_capabilities.HasField("sampling"):
         raise McpError(-32021, "this tool needs a client with sampling", {"requiredCapabilities": {"sampling": {}}})
     return "The client can sample."
@@ -350,22 +350,22 @@ async def test_streaming_elicitation(ctx: Context) -> str:
 @app.tool
 async def test_logging_tool(ctx: Context) -> str:
     """Logs a line."""
-    await ctx.log.info("This line is only for those who set a level.", logger="conformance")
+    await ctx.log.info("Only clients that set a log level receive this line.", logger="conformance")
     return "Logged."
 
 
 async def test_transient_tool() -> str:
-    """Comes and goes."""
+    """Added and removed by a tool."""
     return "I am here."
 
 
 async def test_transient_prompt() -> str:
-    """Comes and goes."""
+    """Added and removed by a tool."""
     return "I am here."
 
 
 class Transient:
-    """Whether the two that come and go are there."""
+    """Whether the transient tool and prompt exist."""
 
     tool = prompt = False
     changes = 0
@@ -434,7 +434,7 @@ async def protocol_error_job() -> str:
 
 @app.tool(task=True)
 async def confirm_delete(filename: str, ctx: Context) -> str:
-    """Asks the user before it deletes a file, which it only claims."""
+    """Asks the user before it pretends to delete a file."""
     answer = await ctx.elicit(f"Delete {filename}?", Deletion, key="confirm")
     return f"{filename} was {'deleted' if answer and answer.data.confirm else 'kept'}."
 

@@ -15,7 +15,7 @@ const a = app("conformance-typescript", "1", {
   cacheScope: "public",
 });
 
-const STEP = 50; // How many milliseconds the tools that take a while take for a part of it.
+const STEP = 50; // The duration of a step of a slow tool, in milliseconds.
 
 const RED_PIXEL = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==",
@@ -54,7 +54,7 @@ a.tool("test_image_content", { description: "Returns an image." }, () => image(R
 
 a.tool("test_audio_content", { description: "Returns a sound." }, () => audio(silence()));
 
-a.tool("test_embedded_resource", { description: "Returns a resource, in place." }, () =>
+a.tool("test_embedded_resource", { description: "Returns an embedded resource." }, () =>
   embedded("test://embedded-resource", "This is an embedded resource content."),
 );
 
@@ -77,7 +77,7 @@ a.tool("test_tool_with_logging", { description: "Logs three lines." }, async (_,
   return "Tool with logging executed successfully";
 });
 
-a.tool("test_tool_with_progress", { description: "Tells its progress three times." }, async (_, ctx) => {
+a.tool("test_tool_with_progress", { description: "Reports progress three times." }, async (_, ctx) => {
   await ctx.progress(0, 100);
   await sleep(STEP);
   await ctx.progress(50, 100);
@@ -88,10 +88,10 @@ a.tool("test_tool_with_progress", { description: "Tells its progress three times
 
 a.tool(
   "test_reconnection",
-  { description: "Takes long enough for its stream to be closed and taken up again." },
+  { description: "Runs long enough for its stream to be closed and resumed." },
   async (_, ctx) => {
     await ctx.log.info("The stream may be closed now.", "conformance");
-    await sleep(10 * STEP); // Whether and when a stream is closed meanwhile, the bridge decides.
+    await sleep(10 * STEP); // The bridge decides whether to close the stream.
     return "Reconnection test completed";
   },
 );
@@ -99,7 +99,7 @@ a.tool(
 const region = z.string().meta({ "x-mcp-header": "Region" }).default("");
 a.tool(
   "test_x_mcp_header",
-  { description: "Takes an argument that is a header, too.", input: { region } },
+  { description: "Takes an argument that is also sent as a header.", input: { region } },
   (args) => JSON.stringify(args),
 );
 
@@ -226,16 +226,16 @@ async function confirm(ctx: Context): Promise<string> {
 
 a.tool(
   "test_input_required_result_request_state",
-  { description: "Asks for a confirmation and wants its state back." },
+  { description: "Asks for a confirmation, with request state." },
   (_, ctx) => confirm(ctx),
 );
 
 a.tool("test_input_required_result_tampered_state", {
-  description: "Asks for a confirmation and wants its state back as it was.",
+  description: "Asks for a confirmation, with unchanged request state.",
 }, (_, ctx) => confirm(ctx));
 
 a.tool("test_input_required_result_multiple_inputs", {
-  description: "Asks the user, the model and for the folders, at once.",
+  description: "Makes three input requests at once.",
 }, async (_, ctx) => {
   const [name, greeting, roots] = await ctx.all([
     ctx.elicit("What is your name?", { name: z.string() }, { key: "user_name" }),
@@ -284,7 +284,7 @@ a.tool("test_streaming_elicitation", { description: "Asks for a confirmation." }
 });
 
 a.tool("test_logging_tool", { description: "Logs a line." }, async (_, ctx) => {
-  await ctx.log.info("This line is only for those who set a level.", "conformance");
+  await ctx.log.info("Only clients that set a log level receive this line.", "conformance");
   return "Logged.";
 });
 
@@ -298,14 +298,14 @@ function changed(): void {
 
 a.tool("test_trigger_tool_change", { description: "Changes the list of tools." }, () => {
   const name = "test_transient_tool";
-  if (!a.removeTool(name)) a.tool(name, { description: "Comes and goes." }, () => "I am here.");
+  if (!a.removeTool(name)) a.tool(name, { description: "Added and removed by a tool." }, () => "I am here.");
   changed();
   return "The list of tools has changed.";
 });
 
 a.tool("test_trigger_prompt_change", { description: "Changes the list of prompts." }, () => {
   const name = "test_transient_prompt";
-  if (!a.removePrompt(name)) a.prompt(name, { description: "Comes and goes." }, () => "I am here.");
+  if (!a.removePrompt(name)) a.prompt(name, { description: "Added and removed by a tool." }, () => "I am here.");
   changed();
   return "The list of prompts has changed.";
 });
@@ -341,7 +341,7 @@ const deletion = { confirm: z.boolean() };
 a.tool(
   "confirm_delete",
   {
-    description: "Asks the user before it deletes a file, which it only claims.",
+    description: "Asks the user before it pretends to delete a file.",
     input: { filename: z.string() },
     task: true,
   },

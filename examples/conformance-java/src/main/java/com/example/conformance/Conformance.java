@@ -38,13 +38,13 @@ import java.util.stream.Stream;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * The backend that the official MCP conformance suite asks for: its tools, prompts and resources, by its names.
+ * The backend for the official MCP conformance suite: its tools, prompts and resources, with its names.
  *
- * <p>It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed
- * state, capability checks) is the bridge's business, and so is not here.
+ * <p>It returns the same as examples/conformance-go. The bridge implements the rest of the suite's requirements:
+ * sessions, headers, sealed state and capability checks.
  */
 public final class Conformance {
-  /** Milliseconds that the tools that take a while take for a part of it. */
+  /** The duration of a step of a slow tool, in milliseconds. */
   private static final long STEP = 50;
 
   private static final String WATCHED = "test://watched-resource";
@@ -54,7 +54,7 @@ public final class Conformance {
           .decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==");
 
   private final App app;
-  private boolean tool; // Whether the two that come and go are there. Guarded by this.
+  private boolean tool; // Whether the transient tool exists. Guarded by this.
   private boolean prompt;
   private int changes;
 
@@ -71,7 +71,7 @@ public final class Conformance {
     app.add(new Conformance(app));
     // Their schemas have keywords that no class can express.
     app.tool("test_x_mcp_header")
-        .description("Takes an argument that is a header, too.")
+        .description("Takes an argument that is also sent as a header.")
         .inputSchema(
             "{\"type\":\"object\",\"properties\":{\"region\":{\"type\":\"string\",\"x-mcp-header\":\"Region\"}}}")
         .handle((arguments, ctx) -> arguments.toString());
@@ -129,7 +129,7 @@ public final class Conformance {
     return new Audio(silence(), "audio/wav");
   }
 
-  @Tool(name = "test_embedded_resource", description = "Returns a resource, in place.")
+  @Tool(name = "test_embedded_resource", description = "Returns an embedded resource.")
   public Embedded embedded() {
     return new Embedded("test://embedded-resource", "This is an embedded resource content.");
   }
@@ -159,7 +159,7 @@ public final class Conformance {
     return "Tool with logging executed successfully";
   }
 
-  @Tool(name = "test_tool_with_progress", description = "Tells its progress three times.")
+  @Tool(name = "test_tool_with_progress", description = "Reports progress three times.")
   public String progresses(Progress progress) throws InterruptedException {
     progress.progress(0, 100);
     Thread.sleep(STEP);
@@ -169,14 +169,14 @@ public final class Conformance {
     return "Tool with progress executed successfully";
   }
 
-  @Tool(name = "test_reconnection", description = "Takes long enough for its stream to be closed and taken up again.")
+  @Tool(name = "test_reconnection", description = "Runs long enough for its stream to be closed and resumed.")
   public String reconnection(Log log) throws InterruptedException {
     log.named("conformance").info("The stream may be closed now.");
-    Thread.sleep(10 * STEP); // Whether and when a stream is closed meanwhile, the bridge decides.
+    Thread.sleep(10 * STEP); // The bridge decides whether to close the stream.
     return "Reconnection test completed";
   }
 
-  /** It has every kind of keyword that must come through unchanged. */
+  /** A schema with every kind of keyword that the bridge must leave unchanged. */
   private static final String FULL_SCHEMA =
       """
       {
@@ -287,7 +287,7 @@ public final class Conformance {
     return "The client works in: " + uris(ctx.key("client_roots").roots());
   }
 
-  /** Its answer is in the call's state: a client that changes it never gets here, for the bridge finds out. */
+  /** The bridge rejects changed request state, so the answer is always that of the user. */
   private static String confirm(Context ctx) {
     var answer = ctx.key("confirm").elicit("Please confirm", Confirm.class);
     return "state-ok: " + (answer.accepted() ? "accept" : "not accepted");
@@ -295,21 +295,21 @@ public final class Conformance {
 
   @Tool(
       name = "test_input_required_result_request_state",
-      description = "Asks for a confirmation and wants its state back.")
+      description = "Asks for a confirmation, with request state.")
   public String state(Context ctx) {
     return confirm(ctx);
   }
 
   @Tool(
       name = "test_input_required_result_tampered_state",
-      description = "Asks for a confirmation and wants its state back as it was.")
+      description = "Asks for a confirmation, with unchanged request state.")
   public String tamperedState(Context ctx) {
     return confirm(ctx);
   }
 
   @Tool(
       name = "test_input_required_result_multiple_inputs",
-      description = "Asks the user, the model and for the folders, at once.")
+      description = "Makes three input requests at once.")
   public String askAll(Context ctx) {
     var all = ctx.askAll();
     var name = all.key("user_name").elicit("What is your name?", Name.class);
@@ -345,7 +345,7 @@ public final class Conformance {
 
   @Tool(name = "test_missing_capability", description = "Needs a client with sampling.")
   public String missingCapability(Context ctx) {
-    // For tools that check before asking: otherwise, UnsupportedException is thrown.
+    // Without this check, ctx.sample would throw UnsupportedException.
     if (!ctx.clientCapabilities().hasSampling()) {
       throw new McpException(
           -32021,
@@ -363,7 +363,7 @@ public final class Conformance {
 
   @Tool(name = "test_logging_tool", description = "Logs a line.")
   public String logsOne(Log log) {
-    log.named("conformance").info("This line is only for those who set a level.");
+    log.named("conformance").info("Only clients that set a log level receive this line.");
     return "Logged.";
   }
 
@@ -372,7 +372,7 @@ public final class Conformance {
     String name = "test_transient_tool";
     tool = !tool;
     if (tool) {
-      app.tool(name).description("Comes and goes.").handle((arguments, ctx) -> "I am here.");
+      app.tool(name).description("Added and removed by a tool.").handle((arguments, ctx) -> "I am here.");
     } else {
       app.removeTool(name);
     }
@@ -385,7 +385,7 @@ public final class Conformance {
     String name = "test_transient_prompt";
     prompt = !prompt;
     if (prompt) {
-      app.prompt(name).description("Comes and goes.").handle((arguments, ctx) -> "I am here.");
+      app.prompt(name).description("Added and removed by a tool.").handle((arguments, ctx) -> "I am here.");
     } else {
       app.removePrompt(name);
     }
