@@ -20,8 +20,8 @@ var layered = []string{
 
 func TestFilesAreLayers(t *testing.T) {
 	for _, p := range loadModule(t) {
-		if !slices.Contains(layered, below(p.PkgPath)) || p.ID != p.PkgPath {
-			continue // not a variant with tests, which use what they like
+		if !slices.Contains(layered, pathInModule(p.PkgPath)) || p.ID != p.PkgPath {
+			continue // tests are not layered
 		}
 		uses := fileUses(p)
 		state := map[string]int{} // 1: on the path, 2: done
@@ -35,9 +35,10 @@ func TestFilesAreLayers(t *testing.T) {
 					visit(append(slices.Clone(path), next))
 				case 1:
 					cycle := append(slices.Clone(path[slices.Index(path, next):]), next)
-					t.Errorf("%s: files use each other in a circle: %s; %s uses %s of %s.\n  why not: a reader has "+
+					t.Errorf("%s: files use each other in a cycle: %s; %s uses %s of %s.\n  why not: a reader has "+
 						"no file to begin with\n"+
-						"  fix: move a declaration to a file below both", below(p.PkgPath), strings.Join(cycle, ", "),
+						"  fix: move a declaration to a file below both", pathInModule(p.PkgPath),
+						strings.Join(cycle, ", "),
 						at, uses[at][next], next)
 				}
 			}

@@ -122,7 +122,7 @@ func TestImportRules(t *testing.T) {
 		if strings.HasSuffix(p.PkgPath, "_test") || strings.HasSuffix(p.PkgPath, ".test") {
 			continue // a test from outside may put pieces together, as cmd does
 		}
-		who := below(p.PkgPath)
+		who := pathInModule(p.PkgPath)
 		for path := range p.Imports {
 			for _, peer := range peers {
 				if strings.HasPrefix(path, peer) {
@@ -134,7 +134,7 @@ func TestImportRules(t *testing.T) {
 				continue
 			}
 			for _, r := range importRules {
-				whom := below(path)
+				whom := pathInModule(path)
 				if !isBelow(who, r.who) || isBelow(who, r.except) || !isBelow(whom, r.notWhom) ||
 					isBelow(whom, r.butNot) || who == whom {
 					continue
@@ -145,8 +145,10 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// below returns a package's path below the module.
-func below(path string) string { return strings.TrimSuffix(strings.TrimPrefix(path, module), ".test") }
+// pathInModule returns a package's path relative to the module.
+func pathInModule(path string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(path, module), ".test")
+}
 
 func isBelow(path string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool {
@@ -160,7 +162,7 @@ var revisionName = regexp.MustCompile(`^20\d\d-\d\d-\d\d$`)
 func TestImportRulesNameExistingPackages(t *testing.T) {
 	var all []string
 	for _, p := range loadModule(t) {
-		all = append(all, below(p.PkgPath))
+		all = append(all, pathInModule(p.PkgPath))
 	}
 	for _, r := range importRules {
 		for _, name := range slices.Concat(r.who, r.notWhom, r.except, r.butNot) {
@@ -177,8 +179,8 @@ func TestEveryLimitIsEnforced(t *testing.T) {
 	for _, p := range loadModule(t) {
 		for id, obj := range p.TypesInfo.Uses {
 			field, ok := obj.(*types.Var)
-			if ok && field.IsField() && field.Pkg() != nil && below(field.Pkg().Path()) == "internal/limits" &&
-				below(p.PkgPath) != "internal/limits" &&
+			if ok && field.IsField() && field.Pkg() != nil && pathInModule(field.Pkg().Path()) == "internal/limits" &&
+				pathInModule(p.PkgPath) != "internal/limits" &&
 				!strings.HasSuffix(p.Fset.Position(id.Pos()).Filename, "_test.go") {
 				read[field.Name()] = true
 			}

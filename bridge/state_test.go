@@ -19,7 +19,7 @@ func TestNothingBelowTheCommandIsOfTheProcess(t *testing.T) {
 	const fix = "make it a field of what has it, and give it to others by their Options"
 	found := map[string]bool{}
 	for _, p := range loadModule(t) {
-		path := below(p.PkgPath)
+		path := pathInModule(p.PkgPath)
 		if !isBelow(path, []string{"bridge", "internal"}) || isBelow(path, []string{"internal/bridgetest"}) {
 			continue
 		}

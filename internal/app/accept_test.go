@@ -13,13 +13,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A full listener has no descriptors until a time.
-type full struct {
+// An exhaustedListener fails with EMFILE until a point in time.
+type exhaustedListener struct {
 	net.Listener
 	until time.Time
 }
 
-func (l *full) Accept() (net.Conn, error) {
+func (l *exhaustedListener) Accept() (net.Conn, error) {
 	if time.Now().Before(l.until) {
 		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 	}
@@ -27,16 +27,17 @@ func (l *full) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Once descriptors are free again, clients are served, and the log has the problem once.
+// Once file descriptors are free again, Accept returns connections. The problem is logged once.
 func TestAcceptResumesWhenDescriptorsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		until := time.Now().Add(time.Minute + time.Millisecond)
-		if c, err := (retryingListener{&full{until: until}, zerolog.New(&log)}).Accept(); err != nil || c == nil {
+		if c, err := (retryingListener{&exhaustedListener{until: until}, zerolog.New(&log)}).Accept(); err != nil ||
+			c == nil {
 			t.Errorf("%v, %v", c, err)
 		}
 		if late := time.Since(until); late > 100*time.Millisecond {
-			t.Errorf("accepted %v after there are descriptors", late)
+			t.Errorf("accepted %v after descriptors were free", late)
 		}
 		if n := strings.Count(log.String(), "no file descriptors are left"); n != 1 ||
 			!strings.Contains(log.String(), "ulimit -n") {

@@ -12,10 +12,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 )
 
-// The log has the texts of clients and backends unchanged, with control and invisible characters escaped: in JSON, and
-// as text for a terminal.
+// The log escapes control and invisible characters in texts of clients and backends, in both formats. Decoded from
+// JSON, the texts are unchanged.
 func TestLogEscapesControlCharacters(t *testing.T) {
-	const wild = "a\u009b31m\u202eb\u2066c\u2028d\x7fe\ufefff\U000e0041g é 😀 👩\u200d🚀"
+	const unprintable = "a\u009b31m\u202eb\u2066c\u2028d\x7fe\ufefff\U000e0041g é 😀 👩\u200d🚀"
 	for _, format := range []string{"json", "text"} {
 		for name, hidden := range map[string]config.Secrets{"": nil, ", with secrets": {"s3cret": "TOKEN"}} {
 			var out bytes.Buffer
@@ -23,9 +23,10 @@ func TestLogEscapesControlCharacters(t *testing.T) {
 			if asJSON != (format == "json") {
 				t.Fatalf("%s: as JSON: %v", format, asJSON)
 			}
-			log.Info().RawJSON("id", []byte(`"`+wild+`"`)).RawJSON("record", []byte(`{"`+wild+`":["`+wild+`"]}`)).
-				Str("why", wild).
-				Err(errors.New(wild + "\x1b[31m\n")).Msg(wild)
+			log.Info().RawJSON("id", []byte(`"`+unprintable+`"`)).
+				RawJSON("record", []byte(`{"`+unprintable+`":["`+unprintable+`"]}`)).
+				Str("why", unprintable).
+				Err(errors.New(unprintable + "\x1b[31m\n")).Msg(unprintable)
 			log.Info().Str("why", "s3cret").Msg("plain")
 			if strings.ContainsAny(out.String(), "\x1b\u009b\u202e\u2066\u2028\x7f\ufeff\U000e0041") ||
 				strings.Count(out.String(), "\n") != 2 {
@@ -44,8 +45,9 @@ func TestLogEscapesControlCharacters(t *testing.T) {
 			}
 			delete(got, "time")
 			if diff := cmp.Diff(map[string]any{
-				"level": "info", "id": wild, "record": map[string]any{wild: []any{wild}}, "why": wild,
-				"error": wild + "\x1b[31m\n", "message": wild,
+				"level": "info", "id": unprintable, "why": unprintable,
+				"record": map[string]any{unprintable: []any{unprintable}},
+				"error":  unprintable + "\x1b[31m\n", "message": unprintable,
 			}, got); diff != "" {
 				t.Errorf("%s%s: %s", format, name, diff)
 			}

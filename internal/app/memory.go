@@ -28,7 +28,7 @@ func newMemory(configured int, log zerolog.Logger) *limit.Memory {
 	}
 	ballast := ballastSize()
 	debug.SetMemoryLimit(maxBytes + ballast)
-	return limit.NewMemory(maxBytes, func(collect bool) int64 { return limit.Process(collect) - ballast }, log)
+	return limit.NewMemory(maxBytes, func(collect bool) int64 { return limit.MemoryInUse(collect) - ballast }, log)
 }
 
 // memoryOf returns how many bytes the bridge may use: the configured number, GOMEMLIMIT, or a share of the container's

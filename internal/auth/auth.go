@@ -157,7 +157,7 @@ func New(o Options) (*Auth, error) {
 		}
 		iss := newIssuer(i, o.Client, o.Limits.OrDefaults())
 		if len(i.Audiences) == 0 {
-			iss.Audiences, iss.parts = []string{o.Resource}, true
+			iss.Audiences, iss.forEndpoints = []string{o.Resource}, true
 		}
 		a.issuers = append(a.issuers, iss)
 		if i.Introspection == nil {

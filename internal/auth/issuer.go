@@ -27,7 +27,7 @@ import (
 const (
 	// keysTTL is how long fetched keys are cached.
 	keysTTL = time.Hour
-	// minKeysRefresh is the minimum interval between fetches, whatever keys tokens name.
+	// minKeysRefresh is the minimum interval between fetches, even if tokens name unknown keys.
 	minKeysRefresh = 10 * time.Second
 	// maxDocument is the maximum size of a response in bytes, and maxKeys the maximum number of keys.
 	maxDocument = 1 << 20
@@ -38,9 +38,9 @@ const (
 	minRSABits = 2048
 )
 
-// types are the accepted `typ` of a token, with or without application/. Other JWTs of an issuer, such as proofs and
-// logout tokens, are not access tokens (RFC 8725, 3.11; RFC 9068, 4).
-var types = []string{"jwt", "at+jwt", "jose"}
+// tokenTypes are the accepted `typ` of a token, with or without application/. Other JWTs of an issuer, such as proofs
+// and logout tokens, are not access tokens (RFC 8725, 3.11; RFC 9068, 4).
+var tokenTypes = []string{"jwt", "at+jwt", "jose"}
 
 // algorithms are the accepted signature algorithms: no shared secrets, and not "none".
 var algorithms = []jose.SignatureAlgorithm{
@@ -52,11 +52,12 @@ var algorithms = []jose.SignatureAlgorithm{
 type issuer struct {
 	Issuer
 
-	// parts allows tokens for an endpoint of this server, unless Audiences are configured.
-	parts  bool
-	client *http.Client
-	limits limits.Limits
-	cache  introspectionCache
+	// forEndpoints allows tokens whose audience is the endpoint of the request. It is false if Audiences are
+	// configured.
+	forEndpoints bool
+	client       *http.Client
+	limits       limits.Limits
+	cache        introspectionCache
 
 	fetching chan struct{} // semaphore of the fetch in flight
 
@@ -120,7 +121,7 @@ func (i *issuer) verifyJWT(ctx context.Context, token, resource string) (*pb.Pri
 	}
 	if typ, ok := head.ExtraHeaders[jose.HeaderType]; ok {
 		name, _ := typ.(string)
-		if !slices.Contains(types, strings.TrimPrefix(strings.ToLower(name), "application/")) {
+		if !slices.Contains(tokenTypes, strings.TrimPrefix(strings.ToLower(name), "application/")) {
 			return nil, invalidToken("the token has the type %q, which is not an access token", rawjson.Shorten(name))
 		}
 	}
@@ -167,7 +168,7 @@ type claims struct {
 
 // readClaims parses claims. l is nil if the text was validated.
 func readClaims(text jsontext.Value, l *limits.Limits) (*claims, error) {
-	if err := rawjson.CheckWithin(text, l); err != nil { // also because backends receive the claims
+	if err := rawjson.CheckWithin(text, l); err != nil { // backends receive the claims as well
 		return nil, err
 	}
 	// Names are case-sensitive: SUB is not sub.
@@ -185,7 +186,7 @@ func (i *issuer) checkClaims(
 		return nil, invalidToken("the token is of issuer %q, want %q", rawjson.Shorten(c.Issuer), i.URL)
 	case c.Expiry == nil && !introspected:
 		return nil, invalidToken("the token has no expiry")
-	case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || !c.Audience.Contains(resource)):
+	case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.forEndpoints || !c.Audience.Contains(resource)):
 		return nil, invalidToken("the audience of the token is %q, want %q",
 			rawjson.Shorten(strings.Join(c.Audience, " ")), i.Audiences)
 	}

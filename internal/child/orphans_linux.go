@@ -18,9 +18,9 @@ var (
 	children sync.Map // *exec.Cmd by process ID
 )
 
-// ReapOrphans waits, until ctx ends, for processes that became children of the bridge because their parents ended, as
-// PID 1 of a container must: they would stay zombies. sigchld receives SIGCHLD. Programs that start processes without
-// this package must not call it.
+// ReapOrphans reaps processes that became children of the bridge because their parents ended, until ctx ends. PID 1 of
+// a container must do this: they would stay zombies. sigchld receives SIGCHLD. Programs that start processes without
+// this package must not call ReapOrphans.
 func ReapOrphans(ctx context.Context, sigchld <-chan os.Signal) {
 	for {
 		reapOrphans()
@@ -41,7 +41,7 @@ func reapOrphans() {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name of the program is in brackets, and may have any character.
+		// The name of the program is in parentheses, and may contain any character.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 2 || string(fields[0]) != "Z" || string(fields[1]) != strconv.Itoa(os.Getpid()) {
 			continue

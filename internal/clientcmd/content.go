@@ -62,7 +62,7 @@ const (
 	maxDescription = 160
 )
 
-// promptSignature returns a prompt as a function.
+// promptSignature returns a prompt as the signature of a function.
 func promptSignature(p *pb.Prompt) string {
 	var names []string
 	for _, a := range p.GetArguments() {
@@ -75,7 +75,7 @@ func promptSignature(p *pb.Prompt) string {
 	return p.GetName() + "(" + strings.Join(names, ", ") + ")"
 }
 
-// firstLine returns the first line of a text that is not empty.
+// firstLine returns the first non-empty line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return strings.TrimSpace(line)

@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// notFound returns the problem with an unknown name, or that its server is down.
+// notFound returns an error for an unknown name, or the error of its server if that is unavailable.
 func (c *client) notFound(what, name string, names []string) error {
 	for server, err := range c.Unavailable {
 		if strings.HasPrefix(name, server+"_") {
@@ -25,8 +25,7 @@ func (c *client) notFound(what, name string, names []string) error {
 	case full >= 0:
 		fix = "did you mean " + names[full] + "?"
 	case len(c.Names) > 1 && slices.Contains(c.Names, name):
-		fix = "it is a server: write -c FILE " + name + " for it alone, or the names of all, which begin with " +
-			name + "_"
+		fix = "it is a server: write -c FILE " + name + " to use it alone, or a name that begins with " + name + "_"
 	case len(names) > 0:
 		fix = problem.DidYouMean(name, names)
 	}

@@ -48,7 +48,7 @@ func unversionedName(command []string) string {
 // IsInterpreter reports whether the program of a command is an interpreter.
 func IsInterpreter(command []string) bool { return valueFlags[unversionedName(command)] != nil }
 
-// IsScript reports whether a file needs an interpreter, by its name.
+// IsScript reports whether the extension of a file is that of a script, which needs an interpreter.
 func IsScript(file string) bool { return interpreters[filepath.Ext(file)] != nil }
 
 // Script returns the script that an interpreter runs, or "": the first argument that is neither a flag nor its value.
@@ -75,7 +75,7 @@ func BackendName(command []string) string {
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
-// interpreters run scripts, by the extensions of their files.
+// interpreters are the commands that run scripts, by file extension.
 var interpreters = map[string][]string{
 	".py": {"python3"}, ".js": {"node"}, ".mjs": {"node"}, ".ts": {"node"}, ".jar": {"java", "-jar"},
 }

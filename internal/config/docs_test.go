@@ -14,7 +14,7 @@ import (
 func TestConfigurationPageListsEveryKey(t *testing.T) {
 	whole, ok := bridgetest.Fenced(t, "../../docs/configuration.md")["this is the whole configuration"]
 	if !ok {
-		t.Fatal("docs/configuration.md does not have it")
+		t.Fatal("docs/configuration.md does not have the whole configuration")
 	}
 	dir := t.TempDir()
 	name := filepath.Join(dir, "mcpbridge.yaml")

@@ -139,7 +139,7 @@ func (h *Hub) Update(sub *Subscriber) (want *pb.SubscriptionFilter, err error) {
 		h.wanted.add(sub.want, -1)
 	}
 	h.wanted.add(want, 1)
-	if err := CheckTogether(h.wanted.uris, h.wanted.size); err != nil {
+	if err := CheckAllSubscriptions(h.wanted.uris, h.wanted.size); err != nil {
 		h.wanted.add(want, -1)
 		if again {
 			h.wanted.add(sub.want, 1)

@@ -29,21 +29,23 @@ func CheckSubscriptions(uris []string) error {
 	}
 	if len(uris) > limits.Subscriptions || size > limits.URIs {
 		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonTooMany,
-			"a client can subscribe to %d resources of together %d bytes at a time, and this would be %d of %d: "+
-				"end a subscription first", limits.Subscriptions, limits.URIs, len(uris), size)
+			"a client can subscribe to at most %d resources, whose URIs have at most %d bytes in total; this would be "+
+				"%d and %d: end a subscription first", limits.Subscriptions, limits.URIs, len(uris), size)
 	}
 	return nil
 }
 
-// CheckTogether returns an error if the subscriptions of all clients of a server together are too many, or the size of
-// their URIs in JSON too large. They are sent in one Listen request, which every backend of the contract accepts. An
-// upstream with a smaller limit per client, such as another mcpbridge, rejects it; the previous Listen then continues.
-func CheckTogether(uris, size int) error {
-	if uris <= limits.Together*limits.Subscriptions && size <= limits.Together*limits.URIs {
+// CheckAllSubscriptions returns an error if the subscriptions of all clients of a server together are too many, or the
+// size of their URIs in JSON too large. They are sent in one Listen request, which every backend of the contract
+// accepts. An upstream with a smaller limit per client, such as another mcpbridge, rejects it; the previous Listen then
+// continues.
+func CheckAllSubscriptions(uris, size int) error {
+	const maxURIs, maxSize = limits.AllClientsFactor * limits.Subscriptions, limits.AllClientsFactor * limits.URIs
+	if uris <= maxURIs && size <= maxSize {
 		return nil
 	}
 	return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonTooMany,
-		"all clients of this server together can subscribe to %d resources of together %d bytes at a time, "+
-			"and this would be %d of %d: subscribe when others have ended theirs, or read the resource again when "+
-			"needed", limits.Together*limits.Subscriptions, limits.Together*limits.URIs, uris, size)
+		"all clients of this server together can subscribe to at most %d resources, whose URIs have at most %d "+
+			"bytes in total; this would be %d and %d: subscribe when others have ended theirs, or read the resource "+
+			"again when needed", maxURIs, maxSize, uris, size)
 }

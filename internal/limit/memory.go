@@ -148,9 +148,9 @@ func lowMemory(format string, args ...any) error {
 	return e
 }
 
-// Process returns the memory of this process without garbage: what was in use at the last garbage collection, and
+// MemoryInUse returns the memory of this process without garbage: what was in use at the last garbage collection, and
 // overhead. Garbage grows up to the limit however little is in use.
-func Process(collect bool) int64 {
+func MemoryInUse(collect bool) int64 {
 	if collect {
 		runtime.GC()
 	}

@@ -43,20 +43,20 @@ func TestRequestsAreRefusedByTierWhileMemoryIsShort(t *testing.T) {
 	}
 }
 
-// Memory is read a hundred times a second, however many requests there are, and garbage is collected once before they
-// are refused.
-func TestMemoryIsReadAHundredTimesASecond(t *testing.T) {
+// The memory in use is measured a hundred times a second, however many requests there are, and garbage is collected
+// once before they are refused.
+func TestMemoryInUseIsMeasuredAHundredTimesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reads, collected, taken := 0, 0, int64(0)
+		measured, collected, used := 0, 0, int64(0)
 		m := limit.NewMemory(1000, func(collect bool) int64 {
-			reads++
+			measured++
 			if collect {
 				collected++
 			}
-			return taken
+			return used
 		}, zerolog.Nop())
 		second := func() (refused int) {
-			reads, collected = 0, 0
+			measured, collected = 0, 0
 			for range 1000 {
 				if m.Admit(limit.NewCalls) != nil {
 					refused++
@@ -65,14 +65,16 @@ func TestMemoryIsReadAHundredTimesASecond(t *testing.T) {
 			}
 			return refused
 		}
-		if n := second(); n != 0 || reads != 100 || collected != 0 {
-			t.Errorf("enough memory: got %d refused, %d reads, %d collections, want 0, 100, 0", n, reads, collected)
+		if n := second(); n != 0 || measured != 100 || collected != 0 {
+			t.Errorf("enough memory: got %d refused, %d measurements, %d collections, want 0, 100, 0",
+				n, measured, collected)
 		}
-		taken = 1000
-		if n := second(); n != 1000 || reads != 101 || collected != 1 {
-			t.Errorf("no memory: got %d refused, %d reads, %d collections, want 1000, 101, 1", n, reads, collected)
+		used = 1000
+		if n := second(); n != 1000 || measured != 101 || collected != 1 {
+			t.Errorf("no memory: got %d refused, %d measurements, %d collections, want 1000, 101, 1",
+				n, measured, collected)
 		}
-		taken = 969
+		used = 969
 		if n := second(); n != 0 {
 			t.Errorf("some memory again: got %d refused, want 0", n)
 		}
@@ -106,7 +108,8 @@ func TestShortageOfMemoryIsLogged(t *testing.T) {
 	})
 }
 
-// Bodies have an eighth of the memory, and no more than a third of the rest.
+// Bodies of several requests may reserve an eighth of the memory, and at most a third of what is not in use. A single
+// body is always accepted.
 func TestBodiesReserveMemory(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -126,7 +129,7 @@ func TestBodiesReserveMemory(t *testing.T) {
 		{"the only one, longer than a third of the rest", 949_999, 0, 120_000, true},
 	} {
 		m := memory(c.used)
-		if err := m.Admit(limit.NewCalls); err != nil { // reads the memory in use
+		if err := m.Admit(limit.NewCalls); err != nil { // measures the memory in use
 			t.Fatal(err)
 		}
 		if err := m.ReserveBody(c.first); err != nil {
@@ -146,14 +149,14 @@ func TestBodiesReserveMemory(t *testing.T) {
 	}
 }
 
-// Retries of a call with answers, and Listens, are not refused.
+// Calls with answers to input requests, and Listens, are not refused.
 func TestCallsAreRefusedWhileMemoryIsShort(t *testing.T) {
 	h := func(used int64) bridge.Handler {
 		return limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 			return &bridge.Result{}, nil
 		}), limit.Options{Memory: memory(used)})
 	}
-	retry := call("").Retry(map[string]*pb.InputResponse{"a": {}}, nil)
+	answered := call("").Retry(map[string]*pb.InputResponse{"a": {}}, nil)
 	listen := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}
 	for _, c := range []struct {
 		used int64
@@ -163,7 +166,7 @@ func TestCallsAreRefusedWhileMemoryIsShort(t *testing.T) {
 		{969_999, call(""), ""},
 		{970_000, call(""), overloaded},
 		{970_001, call(""), overloaded},
-		{999_999, retry, ""},
+		{999_999, answered, ""},
 		{999_999, listen, ""},
 	} {
 		got := ""
@@ -179,9 +182,9 @@ func TestCallsAreRefusedWhileMemoryIsShort(t *testing.T) {
 // Garbage does not count as memory in use.
 func TestProcessReportsMemoryInUse(t *testing.T) {
 	const size = 64 << 20
-	before := limit.Process(true)
+	before := limit.MemoryInUse(true)
 	used := make([]byte, size)
-	between := limit.Process(true)
+	between := limit.MemoryInUse(true)
 	if grown := between - before; grown < size-1<<20 || grown > size+16<<20 {
 		t.Errorf("got %d bytes more in use, want %d", grown, size)
 	}
@@ -191,7 +194,7 @@ func TestProcessReportsMemoryInUse(t *testing.T) {
 		used = make([]byte, size/8)
 	}
 	_ = used
-	if after := limit.Process(true); after-before > size/2 {
+	if after := limit.MemoryInUse(true); after-before > size/2 {
 		t.Errorf("got %d bytes more in use than before the allocation, want about 0", after-before)
 	}
 }

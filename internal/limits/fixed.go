@@ -39,8 +39,8 @@ const (
 	// ListenRequest is the maximum size of a Listen request in bytes. The request stays in memory as long as its
 	// stream.
 	ListenRequest = 128 << 10
-	// Together is the maximum for all clients of a server together, as a multiple of that for one client.
-	Together = 10
+	// AllClientsFactor is the maximum for all clients of a server together, as a multiple of that for one client.
+	AllClientsFactor = 10
 	// PendingChanges is the maximum number of changes that wait within the bridge for one subscriber, and
 	// PendingChangesBytes that of their bytes. They are the defaults of Changes and ChangesBytes. The changes of all
 	// that a client can subscribe to are fewer.

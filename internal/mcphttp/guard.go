@@ -32,8 +32,8 @@ type Guard struct {
 	Origins []string
 	// Addresses allows IP addresses in the Host header: DNS rebinding needs a name.
 	Addresses bool
-	// Limits are the limits of header fields and of bodies without a message. If a field is zero, its default is
-	// used.
+	// Limits has the maximum number of header fields, and the time to read a body that is not of a POST. If a field is
+	// zero, its default is used.
 	Limits limits.Limits
 	// Log receives rejections, at most one per second.
 	Log zerolog.Logger
@@ -45,8 +45,8 @@ type Guard struct {
 // Admit reports whether a request is allowed. If not, it has sent the response.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) bool {
 	g.once.Do(func() { g.Limits, g.refused.Interval = g.Limits.OrDefaults(), logEvery })
-	// Prevent request smuggling: net/http ignores a Transfer-Encoding before HTTP/1.1, and later a Content-Length
-	// beside a Transfer-Encoding. A proxy may have used the ignored header (RFC 9112, 6.1).
+	// Prevent request smuggling: net/http ignores a Transfer-Encoding in HTTP/1.0, and a Content-Length beside a
+	// Transfer-Encoding in HTTP/1.1. A proxy may have used the ignored header (RFC 9112, 6.1).
 	if !r.ProtoAtLeast(1, 1) || len(r.TransferEncoding) > 0 {
 		w.Header().Set("Connection", "close")
 	}
@@ -125,7 +125,7 @@ func (g *Guard) check(r *http.Request, maxFields int) (status int, why string) {
 	}
 	// "*" is for OPTIONS (RFC 9112, 3.2.4), and in the preface of HTTP/2.
 	if r.RequestURI == "*" && r.Method != http.MethodOptions {
-		return http.StatusBadRequest, quote(r.Method) + " needs a path, and not *: over HTTP/2, use TLS"
+		return http.StatusBadRequest, quote(r.Method) + " requires a path and not *; HTTP/2 requires TLS"
 	}
 	differs := func(h string) bool { return !same(hostname(h), hostname(r.Host)) }
 	if other := slices.IndexFunc(r.Header["Host"], differs); other >= 0 {
@@ -144,7 +144,7 @@ func (g *Guard) check(r *http.Request, maxFields int) (status int, why string) {
 	// Browsers send no Origin with requests without CORS, such as for an image.
 	if site := r.Header.Get("Sec-Fetch-Site"); len(origins) == 0 && (site == "cross-site" || site == "same-site") {
 		return http.StatusForbidden, "Sec-Fetch-Site is " + quote(site) +
-			" and there is no Origin: a page of another site may not call"
+			" and there is no Origin: requests of other sites are not allowed"
 	}
 	return 0, ""
 }

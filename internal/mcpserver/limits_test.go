@@ -252,7 +252,7 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 					fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).
 					next()
 			}
-			for client := range limits.Together - 1 {
+			for client := range limits.AllClientsFactor - 1 {
 				want(t, listen(c.rest(client)), "method", `"notifications/subscriptions/acknowledged"`)
 			}
 			want(t, listen(c.has), "method", `"notifications/subscriptions/acknowledged"`)

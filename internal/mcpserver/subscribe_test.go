@@ -41,8 +41,8 @@ func (h *filteringHandler) Handle(ctx context.Context, call *bridge.Call, emit b
 	})
 }
 
-// A resource that the backend does not acknowledge is missing in a modern client's acknowledgment, and an error for a
-// legacy client. Its changes are not sent (2026-07-28: basic/patterns/subscriptions).
+// For a resource that the backend does not acknowledge, a legacy client receives an error. A modern client's
+// acknowledgment does not contain it. Its changes are not sent (2026-07-28: basic/patterns/subscriptions).
 func TestUnsupportedSubscriptions(t *testing.T) {
 	h := &filteringHandler{unknown: "test:gone", requests: make(chan []string, 10)}
 	expectRequest := func(want ...string) {
@@ -60,10 +60,11 @@ func TestUnsupportedSubscriptions(t *testing.T) {
 		h.Handler = inner
 		return h
 	})
-	old := f.initialize("2025-11-25", clientCaps)
+	legacy := f.initialize("2025-11-25", clientCaps)
 	expectRequest()
 	subscribe := func(uri string) string {
-		return read(t, old.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`)).
+		return read(t, legacy.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+
+			`"}}`)).
 			next()
 	}
 	want(t, subscribe("test:gone"), "error.code", "-32602", "error.message",

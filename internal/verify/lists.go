@@ -36,7 +36,7 @@ var listRows = []row{
 		name: "lists", does: "lists what it has, page by page, the same every time",
 		clause: inService + "ListToolsResponse",
 		why:    "clients read lists to the end, and cache them",
-		fix:    "next_cursor is absent on the last page and a new cursor on each other one; the order stays",
+		fix:    "omit next_cursor on the last page, return a new cursor on every other page, and keep the order",
 		run: func(t *trial) {
 			for _, l := range t.supported() {
 				first, again := t.readAll(l), t.readAll(l)
@@ -66,7 +66,7 @@ var listRows = []row{
 			for _, l := range t.supported() {
 				seen := map[string]bool{}
 				for _, m := range t.readAll(l) {
-					id := t.definition(m)
+					id := t.checkDefinition(m)
 					if seen[id] {
 						t.failf("%s has %s twice", l.name(), id)
 					}
@@ -77,7 +77,7 @@ var listRows = []row{
 	},
 	{
 		name: "acknowledges", does: "acknowledges Listen at once if it declares changes", clause: inService + "Listen",
-		why: "subscribers wait for it, and do not know from when on changes are sent",
+		why: "subscribers wait for it: changes before it may be lost",
 		fix: "send the event `acknowledged`, with the notifications that will be sent, as soon as Listen is called",
 		run: checkAcknowledgment,
 	},
@@ -169,7 +169,7 @@ func (t *trial) supported() []list {
 func checkAcknowledgment(t *trial) {
 	d, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: testContext()})
 	if err != nil {
-		return // a defect in the check "discover"
+		return // the check "discover" reports it
 	}
 	c, yes := d.GetCapabilities(), true
 	if !c.GetTools().GetListChanged() && !c.GetPrompts().GetListChanged() &&
@@ -208,11 +208,11 @@ func checkDiscover(t *trial) {
 	if len(first.GetSupportedVersions()) > 0 {
 		t.failf("supported_versions is %v; the bridge sets it, so leave it empty", first.GetSupportedVersions())
 	}
-	t.object("_meta of Discover", []byte(first.GetMeta()))
+	t.checkObject("_meta of Discover", []byte(first.GetMeta()))
 }
 
-// object checks that optional JSON is an object.
-func (t *trial) object(what string, text []byte) {
+// checkObject checks that optional JSON is an object.
+func (t *trial) checkObject(what string, text []byte) {
 	if len(text) == 0 {
 		return
 	}
@@ -224,43 +224,43 @@ func (t *trial) object(what string, text []byte) {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// definition checks one entry of a list, and returns its kind and name.
-func (t *trial) definition(m proto.Message) string {
+// checkDefinition checks one entry of a list, and returns its kind and name.
+func (t *trial) checkDefinition(m proto.Message) string {
 	var id string
 	switch m := m.(type) {
 	case *pb.Tool:
 		id = fmt.Sprintf("tool %q", m.GetName())
-		defer t.at(id)()
+		defer t.setWhere(id)()
 		if !toolName.MatchString(m.GetName()) {
 			t.failf("name must be 1 to 128 letters, digits, '_', '-' and '.'")
 		}
-		t.schema("input schema", []byte(m.GetInputSchema()), true)
-		t.schema("output schema", []byte(m.GetOutputSchema()), false)
-		t.taskSupport(m.GetExecution().GetTaskSupport())
-		t.object("_meta", []byte(m.GetMeta()))
+		t.checkSchema("input schema", []byte(m.GetInputSchema()), true)
+		t.checkSchema("output schema", []byte(m.GetOutputSchema()), false)
+		t.checkTaskSupport(m.GetExecution().GetTaskSupport())
+		t.checkObject("_meta", []byte(m.GetMeta()))
 	case *pb.Resource:
 		id = fmt.Sprintf("resource %q", m.GetUri())
-		defer t.at(id)()
+		defer t.setWhere(id)()
 		if u, err := url.Parse(m.GetUri()); err != nil || u.Scheme == "" {
 			t.failf("URI has no scheme, such as file: or weather:")
 		}
 		if m.GetName() == "" {
 			t.failf("name is missing")
 		}
-		t.object("_meta", []byte(m.GetMeta()))
+		t.checkObject("_meta", []byte(m.GetMeta()))
 	case *pb.ResourceTemplate:
 		id = fmt.Sprintf("resource template %q", m.GetUriTemplate())
-		defer t.at(id)()
+		defer t.setWhere(id)()
 		if _, err := uritemplate.New(m.GetUriTemplate()); err != nil {
 			t.failf("URI template is not one of RFC 6570: %v", err)
 		}
 		if m.GetName() == "" {
 			t.failf("name is missing")
 		}
-		t.object("_meta", []byte(m.GetMeta()))
+		t.checkObject("_meta", []byte(m.GetMeta()))
 	case *pb.Prompt:
 		id = fmt.Sprintf("prompt %q", m.GetName())
-		defer t.at(id)()
+		defer t.setWhere(id)()
 		if m.GetName() == "" {
 			t.failf("name is missing")
 		}
@@ -271,13 +271,13 @@ func (t *trial) definition(m proto.Message) string {
 			}
 			names = append(names, a.GetName())
 		}
-		t.object("_meta", []byte(m.GetMeta()))
+		t.checkObject("_meta", []byte(m.GetMeta()))
 	}
 	return id
 }
 
-// taskSupport checks the support of a tool for tasks, which the backend must declare.
-func (t *trial) taskSupport(support string) {
+// checkTaskSupport checks the support of a tool for tasks, which the backend must declare.
+func (t *trial) checkTaskSupport(support string) {
 	switch support {
 	case "", "forbidden":
 	case "optional", "required":
@@ -291,8 +291,8 @@ func (t *trial) taskSupport(support string) {
 	}
 }
 
-// schema checks a schema of a tool. An input schema is required, and must be of an object.
-func (t *trial) schema(what string, text []byte, input bool) {
+// checkSchema checks a schema of a tool. An input schema is required, and its type must be object.
+func (t *trial) checkSchema(what string, text []byte, input bool) {
 	if len(text) == 0 {
 		if input {
 			t.failf(`%s is missing; for a tool without arguments, it is {"type":"object"}`, what)

@@ -191,8 +191,8 @@ func (t *trial) defect(d Defect) {
 	t.found = append(t.found, d)
 }
 
-// at sets the place of defects until the returned function is called.
-func (t *trial) at(place string) func() {
+// setWhere sets the place of defects until the returned function is called.
+func (t *trial) setWhere(place string) func() {
 	before := t.where
 	t.where = place
 	return func() { t.where = before }

@@ -230,7 +230,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a token for another audience is accepted", file: issuerFile,
-		old: "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || " +
+		old: "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.forEndpoints || " +
 			"!c.Audience.Contains(resource)):",
 		new: "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && resource == \"\" && " +
 			"!c.Audience.Contains(resource):",

@@ -55,7 +55,7 @@ import java.util.stream.Stream;
  * }</pre>
  */
 public final class Caller {
-  /** A caller that supports all questions, and requests progress and all logs. */
+  /** The context of a client that can answer all questions, and requests progress and all logs. */
   public static final CallContext EVERYTHING =
       CallContext.newBuilder()
           .setClientInfo(Implementation.newBuilder().setName("dev.mcpbridge.testing").setVersion("1"))
@@ -76,7 +76,7 @@ public final class Caller {
   /** An answer to a question: the user declined. */
   public static final Object DECLINE = InputResponse.newBuilder().setElicit(action("decline")).build();
 
-  /** An answer to a question: the user closed it. */
+  /** An answer to a question: the user dismissed it. */
   public static final Object CANCEL = InputResponse.newBuilder().setElicit(action("cancel")).build();
 
   /**
