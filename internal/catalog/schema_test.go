@@ -98,8 +98,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// FuzzQuick checks that the library accepts all values that the fast validator accepts.
-func FuzzQuick(f *testing.F) {
+// FuzzFastValidator checks that the library accepts all values that the fast validator accepts.
+func FuzzFastValidator(f *testing.F) {
 	_, all := verdicts(f)
 	for _, v := range all {
 		f.Add([]byte(v.schema), []byte(v.arguments))
@@ -128,7 +128,7 @@ func FuzzQuick(f *testing.F) {
 	})
 }
 
-// A keyword that the library adds must be handled in beyondQuick, eachChild and costOf before it is used.
+// A keyword that the library adds must be handled in needsLibrary, eachChild and costOf before it is used.
 func TestEveryKeywordOfTheLibraryHasACost(t *testing.T) {
 	known := strings.Fields(
 		`DraftVersion Location Bool ID Ref Anchor RecursiveRef RecursiveAnchor DynamicRef DynamicAnchor Types Enum Const
@@ -302,8 +302,9 @@ func TestReferencesDoNotReadFiles(t *testing.T) {
 	}
 }
 
-// FuzzQuickOfManySchemas checks the same as FuzzQuick for schemas and nearly valid values generated from a seed.
-func FuzzQuickOfManySchemas(f *testing.F) {
+// FuzzFastValidatorOfManySchemas checks the same as FuzzFastValidator for schemas and nearly valid values generated
+// from a seed.
+func FuzzFastValidatorOfManySchemas(f *testing.F) {
 	bridgetest.SkipIfShort(f)
 	for seed := range uint64(1 + 500/(1+fuzzing.Variants)) {
 		f.Add(seed)
