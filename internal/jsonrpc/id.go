@@ -8,7 +8,7 @@ import (
 )
 
 // IsID reports whether a JSON token is a valid message ID or progress token: a string or an integer.
-func IsID(token []byte, l *limits.Limits) bool { return checkID(token, l) == nil }
+func IsID(token []byte, l *limits.Limits) bool { return len(token) <= l.ID && isStringOrInteger(token) }
 
 // Key returns the canonical form of an ID: equal IDs can be written in different ways, such as `"\u0061"` and "a". It
 // returns id itself if that is canonical.

@@ -179,15 +179,18 @@ func checkID(id []byte, l *limits.Limits) *Error {
 	if len(id) > l.ID {
 		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, l.ID)
 	}
-	if !bytes.HasPrefix(id, []byte{'"'}) && !isInteger(id) {
+	if !isStringOrInteger(id) {
 		return newError(nil, codeInvalidRequest, `member "id" must be a string or an integer, not %s`,
 			rawjson.Shorten(id))
 	}
 	return nil
 }
 
-// isInteger reports whether a JSON value is a number without fraction and exponent.
-func isInteger(raw []byte) bool {
+// isStringOrInteger reports whether a JSON value is a string, or a number without fraction and exponent.
+func isStringOrInteger(raw []byte) bool {
+	if bytes.HasPrefix(raw, []byte{'"'}) {
+		return true
+	}
 	digits := raw
 	if len(digits) > 0 && digits[0] == '-' {
 		digits = digits[1:]
