@@ -57,11 +57,14 @@ func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
 		e.key(`"resultType":`)
 		e.dst = rawjson.AppendString(e.dst, p.resultType)
 	}
+	from, via := m, protoreflect.FieldDescriptor(nil)
 	for _, f := range p.fields {
 		if !f.definedIn(e.rev) {
 			continue
 		}
-		from := f.in(m)
+		if f.via != via { // once for all fields of an inlined message
+			from, via = f.in(m), f.via
+		}
 		if len(o.meta) > 0 && f.name == "_meta" {
 			if err := e.meta(rawjson.AsBytes(from.Get(f.fd).String()), o.meta); err != nil {
 				return at(err, f.name)
@@ -130,7 +133,7 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 	if !e.rev.Modern() {
 		key = f.legacyKey
 	}
-	if !m.Has(f.fd) && !f.always {
+	if !f.always && !m.Has(f.fd) {
 		if f.fallback != "" {
 			e.key(key)
 			e.dst = append(e.dst, f.fallback...)
@@ -193,7 +196,8 @@ func (e *encoder) keyed(list protoreflect.List, f *field) error {
 			return at(errors.New("duplicate key"), entry(k))
 		}
 		seen[k] = true
-		e.key(quote(k) + ":")
+		e.key("")
+		e.dst = append(rawjson.AppendString(e.dst, k), ':')
 		if err := e.value(list.Get(i), f); err != nil {
 			return at(err, entry(k))
 		}
