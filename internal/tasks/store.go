@@ -94,7 +94,7 @@ type record struct {
 	Backend                  string
 	Issuer, Subject, Session string
 	Number                   uint64
-	Created, Updated         time.Time
+	Created, Updated         string
 	TTL                      time.Duration
 	Status, Message          string
 	Request                  []byte
@@ -205,7 +205,11 @@ func (t *Tasks) restore() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, r := range records {
-		left := time.Until(r.Created.Add(r.TTL))
+		created, err := time.Parse(time.RFC3339, r.Created)
+		if err != nil {
+			return fmt.Errorf("task %s: %w", id, err)
+		}
+		left := time.Until(created.Add(r.TTL))
 		if left <= 0 {
 			if err := t.o.Store.remove(id); err != nil {
 				return err

@@ -62,7 +62,7 @@ type identity struct {
 	owner   principal
 	session string
 	backend string
-	created time.Time
+	created string // as clients see it
 	ttl     time.Duration
 }
 
@@ -70,7 +70,7 @@ type identity struct {
 type state struct {
 	status  string
 	message string
-	updated time.Time
+	updated string
 	version uint64 // incremented by each change
 	// progress is the last one of the tool, in this run, until the task has ended.
 	progress *pb.Progress
@@ -125,7 +125,7 @@ func (k *task) summary(rev bridge.Revision) *pb.Task {
 // summaryLocked is summary for callers that hold mu.
 func (k *task) summaryLocked(rev bridge.Revision) *pb.Task {
 	d := &pb.Task{
-		TaskId: k.id, Status: k.status, CreatedAt: stamp(k.created), LastUpdatedAt: stamp(k.updated),
+		TaskId: k.id, Status: k.status, CreatedAt: k.created, LastUpdatedAt: k.updated,
 		TtlMs: proto.Int64(k.ttl.Milliseconds()), PollIntervalMs: proto.Int64(limits.TaskPoll.Milliseconds()),
 	}
 	if k.message != "" {
@@ -137,14 +137,16 @@ func (k *task) summaryLocked(rev bridge.Revision) *pb.Task {
 	return d
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// now returns the time as clients see it. A task keeps it in this form, because clients see a time often, and tasks
+// change rarely.
+func now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // set changes the status, unless the task has ended, and reports whether it did. The caller holds mu.
 func (k *task) set(status, message string) bool {
 	if IsFinal(k.status) {
 		return false
 	}
-	k.status, k.message, k.updated = status, message, time.Now()
+	k.status, k.message, k.updated = status, message, now()
 	k.version++
 	if IsFinal(status) {
 		k.progress = nil

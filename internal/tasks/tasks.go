@@ -250,11 +250,11 @@ func (t *Tasks) admit(call *bridge.Call, o CallOptions, ttl time.Duration) (*tas
 	case !t.fits(int64(proto.Size(call.Request))):
 		return nil, t.tooLarge(refused)
 	}
-	now := time.Now()
+	created := now()
 	t.next++
 	k := &task{
-		identity: identity{rand.Text(), t.next, owner, call.Session, o.Backend, now, ttl},
-		state:    state{status: Working, version: 1, updated: now},
+		identity: identity{rand.Text(), t.next, owner, call.Session, o.Backend, created, ttl},
+		state:    state{status: Working, version: 1, updated: created},
 		handler:  o.Handler, call: call, retry: o.Retry,
 	}
 	t.add(k, ttl)
