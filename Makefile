@@ -163,12 +163,12 @@ lint-sdk-typescript: | test-sdk-typescript
 endif
 
 .PHONY: packages
-packages: tools/packaging/.venv/.done ## package the SDKs with the programs in dist/binaries, into dist/packages
+packages: tools/packaging/.venv/.done sdkgen/typescript/node_modules/.done ## package the SDKs with the programs in dist/binaries, into dist/packages
 	tools/packaging/.venv/bin/python tools/packages dist/binaries dist/packages
 
 # The packages of this machine's platform, installed.
 .PHONY: test-packages
-test-packages: tools/packaging/.venv/.done
+test-packages: tools/packaging/.venv/.done sdkgen/typescript/node_modules/.done
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o .tmp/packages/binaries/$$($(GO) env GOOS)-$$($(GO) env GOARCH)/ ./cmd/mcpbridge
 	tools/packaging/.venv/bin/python tools/packages .tmp/packages/binaries .tmp/packages
 	tools/check-packages .tmp/packages
