@@ -182,7 +182,7 @@ test-languages: .venv/.done tools/node_modules/.done test/interop/ts/node_module
 	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: lint
-lint: lint-commits lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and check the contract for breaking changes
+lint: lint-commits lint-go lint-platforms lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and check the contract for breaking changes
 
 .PHONY: lint-commits
 lint-commits:
@@ -197,6 +197,11 @@ lint-go:
 	@for dir in $(PEER_MODULES); do \
 		echo "(cd $$dir && golangci-lint run ./...)"; (cd $$dir && $(GOLANGCI) run -c $(CURDIR)/.golangci.yml ./...); \
 	done
+
+.PHONY: lint-platforms
+lint-platforms:
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
 
 .PHONY: lint-proto
 lint-proto: tools/node_modules/.done

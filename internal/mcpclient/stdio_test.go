@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -451,37 +449,6 @@ func TestTooManyInputRequests(t *testing.T) {
 	}
 }
 
-// A program that exits is restarted. Calls in flight have an unknown outcome, and calls that wait for input are lost.
-func TestProgramIsRestarted(t *testing.T) {
-	c := run(t, mcpclient.Options{
-		Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
-		Revision: bridge.Rev20251125,
-	})
-	waiting := callOf("ask", `{}`, "a")
-	n := requiredInput(t, c, waiting)
-	failed := make(chan error)
-	go func() {
-		_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)
-		failed <- err
-	}()
-	if got := call(t, c, "started", `{}`); got != "started" {
-		t.Errorf("got %q", got)
-	}
-	killChildren(t)
-	if e := bridge.AsError(<-failed); e.Reason != "BACKEND_CRASHED" ||
-		e.Outcome != bridge.OutcomeUnknown {
-		t.Errorf("got %v", e)
-	}
-	_, err := c.Handle(t.Context(), waiting.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
-	if e := bridge.AsError(err); e.Reason != "BACKEND_CRASHED" {
-		t.Errorf("got %v", err)
-	}
-	if got := call(t, c, "echo", `{}`); got != "{}" {
-		t.Errorf("got %q", got)
-	}
-	requiredInput(t, c, waiting)
-}
-
 // A program that cannot run twice at a time serves callers without input capabilities; other calls fail at once.
 func TestProgramThatExitsAfterOneCall(t *testing.T) {
 	var programs atomic.Int64
@@ -506,33 +473,6 @@ func TestProgramThatExitsAfterOneCall(t *testing.T) {
 	}
 	if got := call(t, c, "t", `{}`); got != "hello" || programs.Load() != 2 {
 		t.Errorf("%q by %d programs", got, programs.Load())
-	}
-}
-
-// killChildren kills the child processes of this one.
-func killChildren(t *testing.T) {
-	t.Helper()
-	signalChildren(t, syscall.SIGKILL)
-}
-
-// signalChildren sends a signal to the child processes of this one.
-func signalChildren(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", os.Getpid(), os.Getpid()))
-	pids := strings.Fields(string(text))
-	if tasks, _ := os.ReadDir("/proc/self/task"); err == nil {
-		for _, task := range tasks {
-			text, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
-			pids = append(pids, strings.Fields(string(text))...)
-		}
-	}
-	if len(pids) == 0 {
-		t.Fatal("no child processes")
-	}
-	for _, p := range pids {
-		var pid int
-		_, _ = fmt.Sscan(p, &pid)
-		_ = syscall.Kill(pid, s)
 	}
 }
 

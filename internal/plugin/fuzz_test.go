@@ -230,3 +230,13 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 	}
 	return got
 }
+
+func text(s string) *pb.CallToolResponse {
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{
+		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: s}}}},
+	}}}
+}
+
+func progress(n int) *pb.CallToolResponse {
+	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{Progress: float64(n)}}}
+}

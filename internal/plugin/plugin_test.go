@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -206,21 +204,6 @@ func wantFailure(t *testing.T, err error, code codes.Code, outcome bridge.Outcom
 		t.Errorf("got %v %v: %v\nwant %v %v %v", e.Code, e.Outcome, e, code, reason, outcome)
 	}
 	return e
-}
-
-// gone waits until a process has exited.
-func gone(t *testing.T, pid int) {
-	t.Helper()
-	for range 5000 {
-		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || bytes.Contains(b, []byte(") Z ")) {
-			return
-		}
-		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			return
-		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // no event: it is not a child process
-	}
-	t.Errorf("process %d still runs", pid)
 }
 
 func TestStockPlugin(t *testing.T) {

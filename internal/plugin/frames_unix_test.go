@@ -1,3 +1,5 @@
+//go:build unix
+
 package plugin
 
 import (
@@ -15,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -51,7 +54,7 @@ func newFramer(t *testing.T, most int) *framer {
 		T: t, p: &Plugin{o: Options{Name: "b", Limits: limits.Limits{Message: most}}},
 		f: newFrames(dir, most, &log),
 	}
-	b.f.serve(ownGroup, contain.New(zerolog.Nop()), func() {})
+	b.f.serve(syscall.Getpgrp, contain.New(zerolog.Nop()), func() {})
 	b.conn, err = new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
 	if err != nil {
 		t.Fatal(err)
@@ -123,16 +126,6 @@ func (b *framer) call(ctx context.Context, args string, emit bridge.Emit) <-chan
 		out <- a
 	}()
 	return out
-}
-
-func text(s string) *pb.CallToolResponse {
-	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{
-		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: s}}}},
-	}}}
-}
-
-func progress(n int) *pb.CallToolResponse {
-	return &pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{Progress: float64(n)}}}
 }
 
 func TestFramedCallsDoNotMix(t *testing.T) {
@@ -546,50 +539,5 @@ func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 				t.Errorf("afterwards: %v", a.err)
 			}
 		})
-	}
-}
-
-// Only a process of the backend may connect.
-func TestOtherProcessesAtTheFrameSocket(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	dir, err := newRunDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := zerolog.Nop()
-	f := newFrames(dir, 1000, &log)
-	groups := make(chan int, 2)
-	groups <- ownGroup() + 1 // as if the backend were another process
-	groups <- ownGroup()
-	f.serve(func() int { return <-groups }, contain.New(zerolog.Nop()), func() {})
-	defer func() {
-		f.close()
-		if err := dir.remove(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, want := range []bool{false, true} {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		frame := make([]byte, frameHeader+1)
-		putHeader(frame, 1, 0, frameHello)
-		frame[frameHeader] = framesVersion
-		if _, err := conn.Write(frame); err != nil && want {
-			t.Fatal(err)
-		}
-		if !want {
-			if _, err := conn.Read(make([]byte, 1)); err == nil {
-				t.Error("the bridge wrote to another process")
-			}
-			continue
-		}
-		for !f.open.Load() {
-			if _, err := conn.Write(frame); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
 }
