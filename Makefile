@@ -10,7 +10,6 @@ GO ?= go
 PYTHON ?= python3
 # Set GOLANGCI to an installed binary to save building it.
 GOLANGCI ?= $(GO) tool -modfile=$(CURDIR)/tools/golangci/go.mod golangci-lint
-BUF := tools/node_modules/.bin/buf
 VERSION := $(shell tools/version)
 
 # The modules of tests, so that users of mcpbridge need not download their dependencies.
@@ -35,7 +34,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
-setup: .venv/.done tools/node_modules/.done test/interop/ts/node_modules/.done $(TYPESCRIPT) ## install the dependencies of Python and Node, and build the TypeScript code
+setup: .venv/.done test/interop/ts/node_modules/.done $(TYPESCRIPT) ## install the dependencies of Python and Node, and build the TypeScript code
 
 .PHONY: setup-java
 setup-java: $(JAVA) ## build the Java SDK and the examples that use it
@@ -109,7 +108,7 @@ ci: ## what CI runs: tests and linters in parallel, then the conformance suite b
 	@MAKE='$(MAKE) ARGS=-laws' tools/legs conformance survive
 
 .PHONY: test-generated
-test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
+test-generated: .venv/.done bin/buf sdkgen/typescript/node_modules/.done
 	tools/check-generated
 
 # More at a time than there are cores, because tests wait for programs and timers.
@@ -133,6 +132,9 @@ test-sdk-java: $(JAVA) build
 
 bin/grpcurl: tools/grpcurl/go.mod
 	$(GO) build -modfile=$< -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
+
+bin/buf: tools/buf/go.mod
+	$(GO) build -modfile=$< -o $@ github.com/bufbuild/buf/cmd/buf
 
 .PHONY: test-interop
 test-interop: test-interop-go test-interop-ts
@@ -178,7 +180,7 @@ test-examples: setup setup-java build examples/watch-typescript/node_modules/.do
 	python tools/check-examples
 
 .PHONY: test-languages
-test-languages: .venv/.done tools/node_modules/.done test/interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
+test-languages: .venv/.done bin/buf test/interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
 	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: lint
@@ -204,9 +206,9 @@ lint-platforms:
 	GOOS=windows $(GO) vet ./...
 
 .PHONY: lint-proto
-lint-proto: tools/node_modules/.done
-	$(BUF) lint
-	$(BUF) format --diff --exit-code
+lint-proto: bin/buf
+	bin/buf lint
+	bin/buf format --diff --exit-code
 	tools/check-breaking
 
 .PHONY: lint-python
@@ -224,15 +226,15 @@ lint-ts: test/interop/ts/node_modules/.done
 	npm run --silent check --prefix test/interop/ts
 
 .PHONY: format
-format: setup ## format Go, protobuf and Python
+format: .venv/.done bin/buf ## format Go, protobuf and Python
 	$(GO) tool -modfile=tools/go.mod gofumpt -w $$(git ls-files --cached --others --exclude-standard -- '*.go' ':!sdkgen/go/gen')
-	$(BUF) format -w
+	bin/buf format -w
 	cd sdkgen/python && ruff check --fix . && ruff format .
 	cd sdkgen/python && ruff check --fix $(RUFF_BESIDE) $(PYTHON_BESIDE) && ruff format --config pyproject.toml $(PYTHON_BESIDE)
 
 .PHONY: generate
-generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done ## regenerate the stubs from proto/
-	$(BUF) generate
+generate: .venv/.done bin/buf sdkgen/typescript/node_modules/.done ## regenerate the stubs from proto/
+	bin/buf generate
 
 .PHONY: bench
 bench: setup setup-java build test/bench/typescript/node_modules/.done test/bench/python/.venv/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
@@ -264,4 +266,4 @@ fuzz: ## fuzz every parser; FUZZTIME=10m for longer, FUZZ=jsonrpc for some
 
 .PHONY: clean
 clean: ## remove built and installed files
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target tools/node_modules test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv tools/packaging/.venv .tmp sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
+	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv tools/packaging/.venv .tmp sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
