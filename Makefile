@@ -184,7 +184,7 @@ test-languages: .venv/.done bin/buf test/interop/ts/node_modules/.done build ## 
 	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: lint
-lint: lint-commits lint-go lint-platforms lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and check the contract for breaking changes
+lint: lint-commits lint-go lint-platforms lint-proto lint-python lint-ts lint-sdk-typescript lint-workflows ## run every linter, and check the contract for breaking changes
 
 .PHONY: lint-commits
 lint-commits:
@@ -224,6 +224,10 @@ lint-sdk-typescript: $(TYPESCRIPT)
 .PHONY: lint-ts
 lint-ts: test/interop/ts/node_modules/.done
 	npm run --silent check --prefix test/interop/ts
+
+.PHONY: lint-workflows
+lint-workflows:
+	$(GO) tool -modfile=tools/go.mod actionlint -shellcheck= -pyflakes=
 
 .PHONY: format
 format: .venv/.done bin/buf ## format Go, protobuf and Python
