@@ -179,11 +179,16 @@ func (r *run) wait(t *testing.T) int {
 // call calls a tool as a client of 2026-07-28 and returns the text of the result.
 func (r *run) call(t *testing.T, tool, arguments string) (string, error) {
 	t.Helper()
+	return r.callWith(t.Context(), new(http.Client), tool, arguments)
+}
+
+// callWith is like call, with a client.
+func (r *run) callWith(ctx context.Context, client *http.Client, tool, arguments string) (string, error) {
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments +
 		`,"_meta":{` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}`
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +198,7 @@ func (r *run) call(t *testing.T, tool, arguments string) (string, error) {
 	} {
 		req.Header.Set(name, value)
 	}
-	res, err := new(http.Client).Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return "", err
 	}

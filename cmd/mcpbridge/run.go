@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,14 +25,29 @@ import (
 )
 
 // serve runs an App until ctx ends or the client disconnects.
-func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
+func (p *Program) serve(ctx context.Context, cfg *config.Config, sockets app.Sockets) error {
 	log, _ := app.NewLog(p.errors, cfg.Log, cfg.Secrets)
 	// net/http prints messages about servers that violate the protocol to the standard logger. They contain text of the
 	// server, and do not have the format of our log.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(stdLogWriter{log})
 	cfg.LogWarnings(log)
-	o := app.Options{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.BackendOptions()}
+	m := &serviceManager{log: log}
+	timeout, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn().Err(err).Msg("the watchdog of the service manager receives nothing")
+	}
+	o := app.Options{
+		Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Backends: p.BackendOptions(), Sockets: sockets,
+		Started: func(a *app.App) {
+			m.notify(daemon.SdNotifyReady)
+			if p.Started != nil {
+				p.Started(a)
+			}
+		},
+		Watchdog: app.Watchdog{Timeout: timeout, Beat: func() { m.notify(daemon.SdNotifyWatchdog) }},
+	}
+	defer context.AfterFunc(ctx, func() { m.notify(daemon.SdNotifyStopping) })()
 	if os.Getpid() == 1 { // in a container, where no other process reaps what backends leave behind
 		o.Reap = reapOrphans
 	}
@@ -70,6 +86,9 @@ const runLong = `Serve backends to MCP clients, over stdio or HTTP, and to gRPC 
 ` + clientcmd.TargetHelp + `
 Without any of these, all of ./mcpbridge.yaml is served, merged into one.
 
+A socket that systemd passes (socket activation) replaces the address of --http, or of what its
+FileDescriptorName= names.
+
 Without --http, --grpc and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
 when an MCP client starts mcpbridge, and HTTP on 127.0.0.1:8080 otherwise.
 
@@ -90,14 +109,18 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 		Long:    runLong,
 		Example: runExamples,
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := f.load(c, args, p)
+			sockets, err := app.InheritedSockets()
+			if err != nil {
+				return err
+			}
+			cfg, err := f.load(c, args, p, sockets)
 			l.loaded(cfg)
 			if err != nil {
 				return err
 			}
 			// By default, SIGPIPE would end the process when the reader of its log exits.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-			return p.serve(c.Context(), cfg)
+			return p.serve(c.Context(), cfg, sockets)
 		},
 	}
 	flags := c.Flags()
@@ -114,9 +137,11 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	return c
 }
 
-// load returns the configuration from the file, the environment, the flags and the arguments. If the configuration can
-// be read but is invalid, load returns it together with the error.
-func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*config.Config, error) {
+// load returns the configuration from the file, the environment, the flags, the arguments and the sockets. If the
+// configuration can be read but is invalid, load returns it together with the error.
+func (f *runFlags) load(
+	c *cobra.Command, args []string, p *Program, sockets app.Sockets,
+) (*config.Config, error) {
 	flags := c.Flags()
 	if f.stdio && flags.Changed("http") {
 		return nil, problem.Usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
@@ -149,6 +174,7 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*config.Co
 	if f.stdio {
 		l.Serve.HTTP.Addr = ""
 	}
+	sockets.Configure(l)
 	l.ChooseFronts(isClientInput(p.Stdin))
 	err = l.Validate()
 	return l, err

@@ -32,8 +32,8 @@ func TestAcceptResumesWhenDescriptorsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		until := time.Now().Add(time.Minute + time.Millisecond)
-		if c, err := (retryingListener{&exhaustedListener{until: until}, zerolog.New(&log)}).Accept(); err != nil ||
-			c == nil {
+		ln := &retryingListener{Listener: &exhaustedListener{until: until}, log: zerolog.New(&log)}
+		if c, err := ln.Accept(); err != nil || c == nil {
 			t.Errorf("%v, %v", c, err)
 		}
 		if late := time.Since(until); late > 100*time.Millisecond {

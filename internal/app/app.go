@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"io"
 	"path"
+	"time"
 
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
@@ -32,12 +33,24 @@ type Options struct {
 	// Stdin and Stdout are the streams of a stdio client.
 	Stdin  io.Reader
 	Stdout io.Writer
+	// Sockets are listening sockets that the service manager has passed.
+	Sockets Sockets
 	// Started is called when the App serves clients. It may be nil.
 	Started func(*App)
+	// Watchdog receives beats while the App serves clients.
+	Watchdog Watchdog
 	// Reap waits for exited processes that backends have left behind, until ctx ends. It may be nil.
 	Reap func(ctx context.Context)
 	// Backends are the options of the backends.
 	Backends BackendOptions
+}
+
+// A Watchdog restarts the process if it does not receive a beat in time. The zero value expects none.
+type Watchdog struct {
+	// Timeout is the longest time between two beats. If zero, none are sent.
+	Timeout time.Duration
+	// Beat sends a beat.
+	Beat func()
 }
 
 // An App is the backends and fronts of a configuration. Call Listen, then Run.

@@ -39,6 +39,8 @@ type front interface {
 	serve() error
 	// flush waits until clients have read the responses of calls that have ended, or ctx is done.
 	flush(ctx context.Context)
+	// check handles a request that needs no backend. It returns unless the front hangs. It may be called at any time.
+	check()
 	// end begins the phase Closing and waits until everything has ended. When now is done, it waits for no client.
 	end(abort context.Context)
 }

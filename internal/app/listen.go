@@ -18,28 +18,31 @@ import (
 func (a *App) Listen(ctx context.Context) error {
 	s := &a.cfg.Serve
 	a.stdio = s.Stdio == "true"
-	var err error
-	if s.HTTP.Addr != "" {
-		if a.http, err = new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr); err != nil {
-			return listenProblem(s.HTTP.Addr, a.cfg.Where("serve.http.addr"), "--http", err)
+	tcp := func(addr string) (net.Listener, error) { return new(net.ListenConfig).Listen(ctx, "tcp", addr) }
+	unixOrTCP := func(addr string) (net.Listener, error) { return grpcserver.Listen(ctx, addr, 0) }
+	for _, p := range []struct {
+		name, addr, flag string
+		ln               *net.Listener
+		listen           func(addr string) (net.Listener, error)
+	}{
+		{"http", s.HTTP.Addr, "--http", &a.http, tcp},
+		{"grpc", s.GRPC.Addr, "--grpc", &a.grpc, unixOrTCP},
+		{"ops", s.Ops.Addr, "serve.ops.addr", &a.ops, tcp},
+	} {
+		var ln net.Listener
+		if inherited := a.Sockets[p.name]; inherited != nil {
+			ln = inherited
+		} else if p.addr == "" {
+			continue
+		} else {
+			var err error
+			if ln, err = p.listen(p.addr); err != nil {
+				a.closeListeners()
+				return listenProblem(p.addr, a.cfg.Where("serve."+p.name+".addr"), p.flag, err)
+			}
 		}
-	}
-	if s.GRPC.Addr != "" {
-		if a.grpc, err = grpcserver.Listen(ctx, s.GRPC.Addr, 0); err != nil {
-			a.closeListeners()
-			return listenProblem(s.GRPC.Addr, a.cfg.Where("serve.grpc.addr"), "--grpc", err)
-		}
-	}
-	if s.Ops.Addr != "" {
-		if a.ops, err = new(net.ListenConfig).Listen(ctx, "tcp", s.Ops.Addr); err != nil {
-			a.closeListeners()
-			return listenProblem(s.Ops.Addr, a.cfg.Where("serve.ops.addr"), "serve.ops.addr", err)
-		}
-	}
-	for _, ln := range []*net.Listener{&a.http, &a.grpc, &a.ops} {
-		if *ln != nil {
-			*ln = retryingListener{*ln, a.Log}
-		}
+		retrying := &retryingListener{Listener: ln, log: a.Log}
+		a.bound, *p.ln = append(a.bound, retrying), retrying
 	}
 	if a.http != nil {
 		a.http = nonblock.Listener(a.http)
@@ -48,7 +51,18 @@ func (a *App) Listen(ctx context.Context) error {
 }
 
 // listeners are the listeners of an App. Those that are nil are not configured.
-type listeners struct{ http, grpc, ops net.Listener }
+type listeners struct {
+	http, grpc, ops net.Listener
+	bound           []*retryingListener // all of them
+}
+
+// hangs reports whether the server of a listener hangs.
+func (l *listeners) hangs() (hangs bool) {
+	for _, ln := range l.bound {
+		hangs = ln.hangs() || hangs
+	}
+	return hangs
+}
 
 // closeListeners closes the listeners if they are not served.
 func (a *App) closeListeners() {

@@ -87,6 +87,11 @@ func (a *App) serveFronts(ctx, abort context.Context, backendsDone chan error) e
 	for _, f := range fronts {
 		go func() { frontDone <- f.serve() }()
 	}
+	var background sync.WaitGroup
+	defer background.Wait()
+	beating, stopBeats := context.WithCancel(a.lifecycle.Until(lifecycle.LameDuck))
+	defer stopBeats()
+	background.Go(func() { a.beat(beating, fronts) })
 	// endAll shuts down the fronts, and returns the first error.
 	endAll := func(remaining int) (err error) {
 		var wg sync.WaitGroup
@@ -135,7 +140,8 @@ func (a *App) serveFronts(ctx, abort context.Context, backendsDone chan error) e
 	return endAll(len(fronts))
 }
 
-// drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load
+// drain passes through the phases up to Finishing, which the fronts observe. From the beginning, new connections to
+// inherited sockets wait for the next process, which answers their calls. After serve.preDrain, in which load
 // balancers notice the shutdown, it accepts calls until none has been in flight for quietTime, and then waits for those
 // in flight, for serve.drain in all. A panic in one phase does not prevent the next one.
 func (a *App) drain(abort context.Context, fronts []front) {
@@ -146,6 +152,7 @@ func (a *App) drain(abort context.Context, fronts []front) {
 		do()
 	}
 	phase("lame duck", func() {
+		a.Sockets.pause()
 		a.lifecycle.Advance(lifecycle.LameDuck)
 		wait, stop := context.WithTimeout(abort, a.cfg.Serve.PreDrain)
 		defer stop()

@@ -57,7 +57,8 @@ type Serve struct {
 	Stdio string `koanf:"stdio"`
 	// PreDrain is how long new clients and calls are accepted after the first signal, while probes already report the
 	// shutdown: load balancers need that long to react. By default it is defaultPreDrain if HTTP or gRPC is reachable
-	// from other machines, and 0 otherwise, because a user who presses Ctrl-C should not wait.
+	// from other machines or on a socket of the service manager, and 0 otherwise, because a user who presses Ctrl-C
+	// should not wait.
 	PreDrain time.Duration `koanf:"preDrain"`
 	// Drain is how long calls in flight may continue after that.
 	Drain time.Duration `koanf:"drain"`

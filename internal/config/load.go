@@ -26,6 +26,9 @@ type Config struct {
 	flags   map[string]string // flags by the key they set
 	// Secrets are the values to hide in logs and errors.
 	Secrets Secrets
+	// hasPreDrain reports whether serve.preDrain is configured, and isInherited whether an address is that of a socket
+	// of the service manager.
+	hasPreDrain, isInherited bool
 	// isDefaultAddr reports whether serve.http.addr is defaultAddr because nothing else is served.
 	isDefaultAddr bool
 }
@@ -58,9 +61,7 @@ func Load(fileName string, environ []string, flags map[string]any, flagNames map
 	if err := k.Unmarshal("", &l.Settings); err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	if !k.Exists("serve.preDrain") && l.Serve.isRemote() {
-		l.Serve.PreDrain = defaultPreDrain
-	}
+	l.hasPreDrain = k.Exists("serve.preDrain")
 	if l.file != nil {
 		l.resolve(filepath.Dir(fileName))
 	}
@@ -170,6 +171,17 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 	return problem.Join(problems...)
 }
 
+// Inherit sets the address of http, grpc or ops to that of a socket that the service manager has passed.
+func (l *Config) Inherit(name string, a net.Addr) {
+	addr := a.String()
+	if a.Network() == "unix" {
+		addr = "unix:" + addr
+	}
+	*map[string]*string{"http": &l.Serve.HTTP.Addr, "grpc": &l.Serve.GRPC.Addr, "ops": &l.Serve.Ops.Addr}[name] = addr
+	l.flags["serve."+name+".addr"] = fmt.Sprintf("socket %q of the service manager", name)
+	l.isInherited = true
+}
+
 // ChooseFronts sets what the settings of serve leave open. If no address is set, stdio is served if hasClient, and HTTP
 // at defaultAddr otherwise.
 func (l *Config) ChooseFronts(hasClient bool) {
@@ -180,6 +192,9 @@ func (l *Config) ChooseFronts(hasClient bool) {
 	}
 	if noAddr && s.Stdio == "false" {
 		s.HTTP.Addr, l.isDefaultAddr = defaultAddr, true
+	}
+	if !l.hasPreDrain && (l.isInherited || s.isRemote()) {
+		s.PreDrain = defaultPreDrain
 	}
 }
 

@@ -30,6 +30,7 @@ func TestPreDrainDefaultDependsOnTheAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		l.ChooseFronts(false)
 		if l.Serve.PreDrain != want {
 			t.Errorf("%s: %s", args, l.Serve.PreDrain)
 		}

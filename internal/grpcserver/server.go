@@ -230,6 +230,9 @@ func (s *Server) serves(name string) bool {
 	return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 }
 
+// Check returns when the health service has responded. It hangs if the service does.
+func (s *Server) Check() { _ = s.serves("") }
+
 func (s *Server) setOverall(serving bool) {
 	for _, name := range []string{"", pb.McpService_ServiceDesc.ServiceName} {
 		s.health.SetServingStatus(name, servingStatus(serving))
