@@ -96,7 +96,7 @@ demo: ## call the Python example with real clients of both eras; KEEP=1 keeps se
 	@KEEP='$(KEEP)' tools/demo
 
 # The longest first.
-TESTS := test-go test-interop-ts test-interop-go test-attack test-examples test-python test-sdk-java test-sdk-typescript test-packages test-readme test-generated
+TESTS := test-go test-interop-ts test-interop-go test-attack test-packages test-examples test-python test-sdk-java test-sdk-typescript test-readme test-generated
 
 .PHONY: test
 test: ## run every test, in parallel: JOBS=1 runs one target after the other
@@ -157,10 +157,11 @@ test-attack: setup setup-java build ## run every attack of test/survive/attack a
 test-readme: setup build
 	tools/check-readme
 
-# In parallel, these wait for one that writes what they read: README.md has Maven build the Java SDK, and tests in TypeScript
-# write programs into their directory.
+# In parallel, these wait for one that writes what they read: README.md has Maven build the Java SDK, tests in TypeScript
+# write programs into their directory, and only one Maven at a time may write into its local repository.
 ifdef LEGS
 test-readme: | test-sdk-java
+test-packages: | test-readme
 lint-sdk-typescript: | test-sdk-typescript
 endif
 
