@@ -289,21 +289,3 @@ func TestErasStartIndependently(t *testing.T) {
 		}
 	})
 }
-
-// The extensions that a server declares reach the clients, unknown ones too. Legacy servers declare them in initialize
-// (extension ui, 2026-01-26: capability negotiation).
-func TestExtensionsOfServer(t *testing.T) {
-	const extensions = `{"io.modelcontextprotocol/ui":{},"com.example/unknown":{"n":9007199254740993}}`
-	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
-		f := newFake(t, rev.Modern(), nil)
-		f.capabilities = `{"tools":{},"extensions":` + extensions + `}`
-		c := run(t, mcpclient.Options{URL: f.URL, Revision: rev}, quick)
-		res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := res.Complete.(*pb.DiscoverResponse).GetCapabilities().GetExtensions(); got != extensions {
-			t.Errorf("%s: got %s, want %s", rev, got, extensions)
-		}
-	}
-}

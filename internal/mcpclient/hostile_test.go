@@ -19,12 +19,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
-	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
-	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -181,201 +178,51 @@ const hello = `{"content":[{"type":"text","text":"hello"}]}`
 // quick shortens the client's intervals.
 func quick(c *mcpclient.Client) { c.Hasten() }
 
-// An invalid response fails its call only.
-func TestInvalidServerResponses(t *testing.T) {
+// A response without an end fails its call only. Transcripts cover other invalid responses (hostile/).
+func TestEndlessResponses(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	for name, tt := range map[string]struct {
-		modern  bool
-		answer  func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
-		code    codes.Code
-		outcome bridge.Outcome
-		reason  string
-		text    string
+		answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
+		text   string
 	}{
 		"an event without an end": {
-			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+			func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				stream(w, "data: ")
 				for r.Context().Err() == nil {
 					if _, err := io.WriteString(w, long); err != nil {
 						return
 					}
 				}
-			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "an event has more than",
+			}, "an event has more than",
 		},
 		"an event of many lines": {
-			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+			func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				stream(w)
 				for r.Context().Err() == nil {
 					if _, err := io.WriteString(w, strings.Repeat("data: x\n", 1<<12)); err != nil {
 						return
 					}
 				}
-			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "an event has more than",
-		},
-		"an invalid event": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				stream(w, "data: {not json\n\n")
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "an event that is not MCP",
-		},
-		"an invalid event of an older server": {
-			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				stream(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n\n")
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "an event that is not MCP",
-		},
-		"a redirection after execution": {
-			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
-				http.Redirect(w, r, "/done", http.StatusSeeOther)
-			}, codes.FailedPrecondition, bridge.OutcomeUnknown, "UPSTREAM_REDIRECTS",
-			"/done, which is not followed",
-		},
-		"a redirection": {
-			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
-				http.Redirect(w, r, "/moved", http.StatusFound)
-			}, codes.FailedPrecondition, bridge.OutcomeUnknown, "UPSTREAM_REDIRECTS",
-			"/moved, which is not followed",
-		},
-		"a redirection for good": {
-			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
-				http.Redirect(w, r, "/moved", http.StatusMovedPermanently)
-			}, codes.FailedPrecondition, bridge.OutcomeUnknown, "UPSTREAM_REDIRECTS",
-			"/moved, which is not followed",
-		},
-		"a redirection of a redirection": {
-			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
-				http.Redirect(w, r, "/on"+r.URL.Path, http.StatusTemporaryRedirect)
-			}, codes.FailedPrecondition, bridge.OutcomeNotExecuted, "UPSTREAM_REDIRECTS", "/on/on",
+			}, "an event has more than",
 		},
 		"a body without an end": {
-			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
+			func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "application/json")
 				for r.Context().Err() == nil {
 					if _, err := io.WriteString(w, long); err != nil {
 						return
 					}
 				}
-			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "the limit is",
-		},
-		"a Content-Length above the limit": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("Content-Length", "99999999999")
-				_ = http.NewResponseController(w).Flush()
-			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "99999999999 bytes",
-		},
-		"a compressed body": {
-			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-				w.Header().Set("Content-Encoding", "gzip")
-				result(w, m, hello)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", `the encoding "gzip"`,
-		},
-		"another type": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				w.Header().Set("Content-Type", "text/html")
-				_, _ = io.WriteString(w, "<p>hello")
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED",
-			`"text/html": it must be JSON or an event stream`,
-		},
-		"another id": {
-			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-				m.ID = []byte(`"another"`)
-				result(w, m, hello)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "with another message",
-		},
-		"the id as a string": {
-			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-				m.ID = []byte(`"` + string(m.ID) + `"`)
-				result(w, m, hello)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "with another message",
-		},
-		"two names that are the same": {
-			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-				result(w, m, `{"content":[],"content":[]}`)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", `duplicate name "content"`,
-		},
-		"an invalid result": {
-			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-				result(w, m, `{"content":"hello"}`)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "content: must be an array",
-		},
-		"an unknown resultType": {
-			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-				result(w, m, `{"resultType":"later","content":[]}`)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", `resultType "later"`,
-		},
-		"empty input requests": {
-			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-				result(w, m, `{"resultType":"input_required"}`)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "without input requests",
-		},
-		"half a response": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("Content-Length", "1000")
-				_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
-			}, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "was lost during the call",
-		},
-		"a stream that ends": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
-			codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "was lost during the call",
-		},
-		"a stream of the legacy era that ends": {
-			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
-			codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "was lost during the call",
-		},
-		"an error of the server": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				http.Error(w, "oh", http.StatusBadGateway)
-			},
-			codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED",
-			"failed the call: the server answered with 502 Bad Gateway: oh; whether the call was executed is not known",
-		},
-		"an error of the server in JSON": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(http.StatusInternalServerError)
-				_, _ = io.WriteString(w, `{"error":"`+strings.Repeat("long ", 1000)+`"}`)
-			}, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED",
-			`failed the call: the server answered with 500 Internal Server Error: {"error":"long `,
-		},
-		"a status without an outcome": {
-			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				http.Error(w, "oh", http.StatusUnprocessableEntity)
-			}, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED",
-			"failed the call: the server answered with 422 Unprocessable Entity: oh;",
-		},
-		"too many requests": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				http.Error(w, "oh", http.StatusTooManyRequests)
-			},
-			codes.ResourceExhausted, bridge.OutcomeNotExecuted, "UPSTREAM_OVERLOADED", "429",
-		},
-		"credentials required": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				http.Error(w, "oh", http.StatusUnauthorized)
-			},
-			codes.Unauthenticated, bridge.OutcomeNotExecuted, "UPSTREAM_UNAUTHENTICATED",
-			"Give it credentials",
-		},
-		"forbidden": {
-			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				http.Error(w, "oh", http.StatusForbidden)
-			},
-			codes.PermissionDenied, bridge.OutcomeNotExecuted, "UPSTREAM_FORBIDDEN", "403",
-		},
-		"a session that is always unknown": {
-			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-				http.Error(w, "", http.StatusNotFound)
-			},
-			codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "the session is unknown",
+			}, "the limit is",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(t, tt.modern, tt.answer)
+			f := newFake(t, true, tt.answer)
 			c := run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{Message: 1 << 20}}, quick)
 			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
 			e := bridge.AsError(err)
-			if e.Code != tt.code || e.Outcome != tt.outcome || e.Reason != tt.reason ||
-				!strings.Contains(e.Message, tt.text) {
+			if e.Code != codes.ResourceExhausted || e.Outcome != bridge.OutcomeUnknown ||
+				e.Reason != "RESPONSE_TOO_LARGE" || !strings.Contains(e.Message, tt.text) {
 				t.Errorf("got %v %v: %v", e.Code, e.Outcome, e)
 			}
 			f.answer = func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) }
@@ -383,62 +230,6 @@ func TestInvalidServerResponses(t *testing.T) {
 				t.Errorf("the next call returned %q", got)
 			}
 		})
-	}
-}
-
-// An entry of a list that cannot be parsed is dropped; the others remain.
-func TestInvalidEntriesAreDropped(t *testing.T) {
-	for _, tt := range []struct {
-		method            *bridge.Method
-		request           bridge.Request
-		result, bad, want string // bad begins with the invalid entries
-	}{
-		{
-			bridge.ListTools, &pb.ListToolsRequest{},
-			`{"nextCursor":"n","tools":[%s,{"name":"good","inputSchema":{"type":"object"}},[]]}`, `{"name":5}`, "good",
-		},
-		{
-			bridge.ListPrompts, &pb.ListPromptsRequest{}, `{"prompts":[{"name":"good"},%s],"nextCursor":"n"}`,
-			`{"title":"no name"}`, "good",
-		},
-		{
-			bridge.ListResources, &pb.ListResourcesRequest{},
-			`{"resources":[%s,{"uri":"a:good","name":"x"}],"nextCursor":"n"}`, `{"uri":"a:b","name":"x","size":"big"}`,
-			"a:good",
-		},
-		{
-			bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{},
-			`{"resourceTemplates":[%s,{"uriTemplate":"a:{good}","name":"x"}],"nextCursor":"n"}`, `null`, "a:{good}",
-		},
-	} {
-		f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-			result(w, m, fmt.Sprintf(tt.result, tt.bad))
-		})
-		f.capabilities = `{"tools":{},"prompts":{},"resources":{}}`
-		log := make(logged, 1)
-		c, err := mcpclient.New(mcpclient.Options{URL: f.URL, Log: zerolog.New(log).Level(zerolog.WarnLevel)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- c.Run(ctx) }()
-		res, err := c.Handle(t.Context(), &bridge.Call{Method: tt.method, Request: tt.request}, ignore)
-		cancel()
-		<-done
-		if err != nil {
-			t.Errorf("%s: %v", tt.method.Name, err)
-			continue
-		}
-		got, err := mcpjson.Append(nil, res.Complete, bridge.LatestLegacy)
-		if err != nil || !strings.Contains(string(got), strconv.Quote(tt.want)) ||
-			!strings.Contains(string(got), `"nextCursor":"n"`) {
-			t.Errorf("%s: got %s %v", tt.method.Name, got, err)
-		}
-		if message := <-log; !strings.Contains(message, strconv.Quote(tt.bad)) ||
-			!strings.Contains(message, "entries of "+tt.method.Name) {
-			t.Errorf("%s: got log %s", tt.method.Name, message)
-		}
 	}
 }
 
@@ -507,74 +298,19 @@ func TestCredentialsAreSentOnlyToTheirServer(t *testing.T) {
 	}
 }
 
-// Progress notifications do not extend a call's deadline, and the client cancels the call at the server.
-func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
-	bridgetest.SkipIfShort(t)
-	for _, modern := range []bool{true, false} {
-		ended := make(chan struct{})
-		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-			defer close(ended)
-			stream(w)
-			token := rawjson.Get(m.Meta, "progressToken")
-			for i := 0; r.Context().Err() == nil; i++ {
-				if _, err := fmt.Fprintf(w,
-					": still there\n\ndata: "+`{"jsonrpc":"2.0","method":"notifications/progress",`+
-						`"params":{"progressToken":%s,"progress":%d}}`+"\n\n", token, i); err != nil {
-					return
-				}
-				_ = http.NewResponseController(w).Flush()
-			}
-		})
-		c := run(t, mcpclient.Options{URL: f.URL}, quick)
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		tool := toolCall("t", "{}")
-		tool.Context().ProgressWanted = true
-		last, steps := -1.0, 0
-		_, err := c.Handle(ctx, tool, func(_ context.Context, e bridge.Event) error {
-			if e.Progress.GetProgress() <= last {
-				t.Errorf("got progress from %v to %v", last, e.Progress.GetProgress())
-			}
-			last = e.Progress.GetProgress()
-			steps++
-			return nil
-		})
-		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
-			e.Outcome != bridge.OutcomeUnknown || steps == 0 {
-			t.Errorf("after %d steps: %v", steps, err)
-		}
-		<-ended
-		if !modern {
-			<-f.cancelled
-		}
-	}
-}
-
-// Read-only calls are retried once; others are not.
-func TestOnlyReadOnlyCallsAreRetried(t *testing.T) {
+// A read-only call whose response is lost is not retried if the budget of retries is exhausted.
+func TestRetriesHaveABudget(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		var n atomic.Int64
-		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-			if n.Add(1); n.Load() == 1 {
-				panic(http.ErrAbortHandler)
-			}
-			result(w, m, `{"content":[{"type":"text","text":"again"}],"tools":[]}`)
+		f := newFake(t, modern, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) {
+			n.Add(1)
+			panic(http.ErrAbortHandler)
 		})
 		c := run(t, mcpclient.Options{URL: f.URL}, quick)
-		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
-			nil); err != nil || n.Load() != 2 {
-			t.Errorf("after %d attempts: %v", n.Load(), err)
-		}
-		n.Store(0)
-		_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
-		if e := bridge.AsError(err); e.Reason != "BACKEND_CRASHED" || n.Load() != 1 {
-			t.Errorf("after %d attempts: %v", n.Load(), err)
-		}
-		n.Store(0)
 		c.SpendRetries()
-		_, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil)
+		_, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil)
 		if e := bridge.AsError(err); e.Reason != "BACKEND_CRASHED" || n.Load() != 1 {
-			t.Errorf("after %d attempts with an exhausted retry budget: %v", n.Load(), err)
+			t.Errorf("after %d attempts: %v", n.Load(), err)
 		}
 	}
 }
@@ -688,28 +424,6 @@ func sseServer(answer func(http.ResponseWriter, *http.Request, *jsonrpc.Message)
 	}
 }
 
-// An expired session is replaced once, and the call is retried in the new session.
-func TestExpiredSessionIsReplaced(t *testing.T) {
-	var f *fake
-	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-		if r.Header.Get("Mcp-Session-Id") != fmt.Sprint("s", f.n.Load()) || f.n.Load() < 2 {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		if v := r.Header.Get("Mcp-Protocol-Version"); v != "2025-11-25" {
-			t.Errorf("got version %q", v)
-		}
-		result(w, m, hello)
-	})
-	c := run(t, mcpclient.Options{URL: f.URL}, quick)
-	if got := call(t, c, "t", "{}"); got != "hello" {
-		t.Errorf("got %q", got)
-	}
-	if n := f.count("initialize"); n != 2 {
-		t.Errorf("initialized %d times", n)
-	}
-}
-
 // A restarted server does not know any session of its callers. A call loses one attempt to that, however many sessions
 // expired, and whichever of its messages meets the first of them.
 func TestAllExpiredSessionsAreReplaced(t *testing.T) {
@@ -760,115 +474,45 @@ func TestAllExpiredSessionsAreReplaced(t *testing.T) {
 	}
 }
 
-// A rejected call does not affect other calls.
-func TestOneRejectionDoesNotAffectOtherSessions(t *testing.T) {
-	for _, modern := range []bool{true, false} {
-		waiting, refused := make(chan struct{}), make(chan struct{})
-		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-			if strings.Contains(string(m.Params), "bad") {
-				http.Error(w, "not this", http.StatusBadRequest)
-				return
-			}
-			stream(w)
-			close(waiting)
-			select {
-			case <-refused:
-			case <-r.Context().Done():
-			}
-			stream(w, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
-		})
-		c := run(t, mcpclient.Options{URL: f.URL}, quick)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			res, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore)
-			if err != nil || res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText() != "hello" {
-				t.Errorf("modern %t: %v %v", modern, res, err)
-			}
-		})
-		<-waiting
-		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
-		if e := bridge.AsError(err); e.Reason != "UPSTREAM_REFUSED" {
-			t.Errorf("modern %t: %v", modern, err)
-		}
-		close(refused)
-		wg.Wait()
-	}
-}
-
 // An HTTP+SSE server that rejects a message with 404 still responds to others on its stream. The next call starts
 // another session.
 func TestOneRejectionEndsNoStream(t *testing.T) {
-	for _, status := range []int{http.StatusNotFound, http.StatusGone} {
-		waiting, refused := make(chan struct{}), make(chan struct{})
-		var session, next string
-		f := newFake(t, false, nil)
-		f.Config.Handler = sseServer(func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-			switch params := string(m.Params); {
-			case strings.Contains(params, "bad"):
-				w.WriteHeader(status)
-				return
-			case strings.Contains(params, "good"):
-				session = r.URL.Query().Get("session")
-				close(waiting)
-				<-refused
-			default:
-				next = r.URL.Query().Get("session")
-			}
-			result(w, m, hello)
-		})
-		c := run(t, mcpclient.Options{URL: f.URL}, quick)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if _, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore); err != nil {
-				t.Errorf("%d: other call: %v", status, err)
-			}
-		})
-		<-waiting
-		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
-		want := map[int]string{http.StatusNotFound: "BACKEND_UNAVAILABLE", http.StatusGone: "UPSTREAM_REFUSED"}[status]
-		if e := bridge.AsError(err); e.Reason != want {
-			t.Errorf("%d: %v", status, err)
+	waiting, refused := make(chan struct{}), make(chan struct{})
+	var session, next string
+	f := newFake(t, false, nil)
+	f.Config.Handler = sseServer(func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+		switch params := string(m.Params); {
+		case strings.Contains(params, "bad"):
+			w.WriteHeader(http.StatusNotFound)
+			return
+		case strings.Contains(params, "good"):
+			session = r.URL.Query().Get("session")
+			close(waiting)
+			<-refused
+		default:
+			next = r.URL.Query().Get("session")
 		}
-		if got := call(t, c, "t", "{}"); got != "hello" {
-			t.Errorf("%d: the next call returned %q", status, got)
-		}
-		close(refused)
-		wg.Wait()
-		if next == session {
-			t.Errorf("%d: the next call uses the same session", status)
-		}
-	}
-}
-
-// An interrupted stream is resumed after its last event and the server's retry interval.
-func TestStreamIsResumed(t *testing.T) {
-	const wait = 60 * time.Millisecond
-	var cut time.Time
-	var id []byte
-	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-		id = m.ID
-		stream(w, "id: e1\nretry: 60\ndata:\n\n")
-		cut = time.Now()
+		result(w, m, hello)
 	})
-	f.get = func(w http.ResponseWriter, r *http.Request) {
-		switch r.Header.Get("Last-Event-Id") {
-		case "":
-			w.WriteHeader(http.StatusMethodNotAllowed)
-		case "e1":
-			if took := time.Since(cut); took < wait {
-				t.Errorf("resumed after %v", took)
-			}
-			stream(w, "id: e2\ndata: \n\n")
-		case "e2":
-			stream(w, "event: message\nid: e3\ndata: "+string(jsonrpc.AppendResult(nil, id, []byte(hello)))+"\n\n")
-		}
-	}
 	c := run(t, mcpclient.Options{URL: f.URL}, quick)
-	if got := call(t, c, "t", "{}"); got != "hello" {
-		t.Errorf("got %q", got)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore); err != nil {
+			t.Errorf("other call: %v", err)
+		}
+	})
+	<-waiting
+	_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
+	if e := bridge.AsError(err); e.Reason != "BACKEND_UNAVAILABLE" {
+		t.Error(err)
 	}
-	if n := f.count("tools/call"); n != 1 {
-		t.Errorf("the call was sent %d times", n)
+	if got := call(t, c, "t", "{}"); got != "hello" {
+		t.Errorf("the next call returned %q", got)
+	}
+	close(refused)
+	wg.Wait()
+	if next == session {
+		t.Error("the next call uses the same session")
 	}
 }
 
@@ -1187,24 +831,6 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 		})
 	if n := strings.Count(log.String(), "server is not reading responses"); n != 1 {
 		t.Errorf("logged %d times", n)
-	}
-}
-
-// The client returns the server's Retry-After if it is valid.
-func TestRetryAfterOfOverloadedServers(t *testing.T) {
-	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "30": 30 * time.Second, "2147483647": 2_147_483_647 * time.Second,
-		"2147483648": 0, "-5": 0, "x": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0,
-	} {
-		f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
-			w.Header().Set("Retry-After", value)
-			w.WriteHeader(http.StatusTooManyRequests)
-		})
-		c := run(t, mcpclient.Options{URL: f.URL}, quick)
-		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
-		if e := bridge.AsError(err); e.Reason != "UPSTREAM_OVERLOADED" || e.RetryAfter != want {
-			t.Errorf("Retry-After: %s: %v, %v", value, e.RetryAfter, err)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,74 +20,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// The client resumes the standalone stream after its last event, even if that arrived on an earlier stream, and not
-// before the server's retry interval.
-func TestStandaloneStreamIsResumed(t *testing.T) {
-	bridgetest.SkipIfShort(t)
-	const wait = 500 * time.Millisecond
-	type get struct {
-		last  string
-		after time.Duration // after the end of the previous stream
-	}
-	gets := make(chan get, 10)
-	listens := make(chan struct{})
-	var ended time.Time
-	n := 0
-	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, `{}`) })
-	f.capabilities = `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`
-	updated := func(n int) string {
-		return fmt.Sprintf(`data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://%d"}}`+"\n\n", n)
-	}
-	f.get = func(w http.ResponseWriter, r *http.Request) { // one at a time
-		n++
-		gets <- get{r.Header.Get("Last-Event-Id"), time.Since(ended)}
-		stream(w, ": hello\n\n")
-		<-listens
-		switch n {
-		case 1:
-			stream(w, fmt.Sprintf("retry: %d\nid: e1\n", wait.Milliseconds())+updated(1))
-		case 2:
-			stream(w, updated(2)) // without an ID
-		default:
-			stream(w, "id: e3\n"+updated(3))
-			<-r.Context().Done()
-		}
-		ended = time.Now()
-	}
-	c := run(t, mcpclient.Options{URL: f.URL}, quick)
-	ctx, cancel := context.WithCancel(t.Context())
-	changes, done := make(chan *pb.ListenResponse, 10), make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = c.Handle(ctx, &bridge.Call{
-			Method: bridge.Listen,
-			Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
-				ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"},
-			}},
-		}, func(_ context.Context, e bridge.Event) error {
-			changes <- e.Change
-			return nil
-		})
-	}()
-	defer func() { cancel(); <-done }()
-	if got := <-changes; got.GetAcknowledged() == nil {
-		t.Fatalf("received %v", got)
-	}
-	close(listens)
-	// Each event arrives once; resumption loses none.
-	for i := 1; i <= 3; i++ {
-		if got, want := (<-changes).GetResourceUpdated().GetUri(), fmt.Sprintf("a://%d", i); got != want {
-			t.Errorf("received a change of %q, want %s", got, want)
-		}
-	}
-	for i, last := range []string{"", "e1", "e1"} {
-		got := <-gets
-		if got.last != last || i == 1 && got.after < wait {
-			t.Errorf("GET %d resumed after event %q and %v", i+1, got.last, got.after)
-		}
-	}
-}
 
 // A changed list is reported whichever process of a program sends the notification. Changes of resources are reported
 // by the first process, which has the subscription.
@@ -156,46 +87,6 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 		}
 		cancel()
 		<-done
-	})
-}
-
-// An input request that the server cancels is dropped; the others remain.
-func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
-	answered := make(chan string, 10)
-	s := &script{}
-	var open string
-	question := `{"jsonrpc":"2.0","id":"ID?","method":"elicitation/create","params":{"message":"ID?","requestedSchema":{"type":"object","properties":{}}}}`
-	s.on = func(m *jsonrpc.Message, send func(...string)) bool {
-		switch {
-		case m.Method == "initialize":
-			send(strings.Replace(initializeResponse, "2024-11-05", "2025-11-25", 1))
-		case m.Method == "tools/call":
-			open = string(m.ID)
-			send(strings.ReplaceAll(question, "ID?", "one"), strings.ReplaceAll(question, "ID?", "two"),
-				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u006fne"}}`) // ID "one"
-		case m.IsResponse():
-			answered <- string(m.ID)
-			send(strings.Replace(helloResponse, "ID", open, 1))
-		}
-		return true
-	}
-	bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
-		t.Helper()
-		call := callOf("ask", `{}`, "a")
-		n := requiredInput(t, c, call)
-		var messages []string
-		for _, r := range n.GetInputRequests() {
-			messages = append(messages, r.GetElicit().GetForm().GetMessage())
-		}
-		if !slices.Equal(messages, []string{"two"}) {
-			t.Errorf("got input requests %q, want two", messages)
-		}
-		if got := callText(t, c, call.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
-			t.Errorf("got %s", got)
-		}
-		if n, first := len(answered), <-answered; n != 1 || first != `"two"` {
-			t.Errorf("got %d responses, the first to %s, want one to two", n, first)
-		}
 	})
 }
 

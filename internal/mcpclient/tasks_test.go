@@ -127,63 +127,6 @@ func TestTasksOfServers(t *testing.T) {
 	}
 }
 
-// Every request to a modern server with tasks declares them, and the requests of tasks have the id in a header (TE-1,
-// TE-2, TE-9). A server without tasks must not return one.
-func TestModernTasks(t *testing.T) {
-	for _, declares := range []bool{true, false} {
-		extensions := map[bool]string{true: declaresTasks, false: "{}"}[declares]
-		f := newFake(t, true, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-			capabilities := rawjson.Get(m.Meta, bridge.MetaCapabilities)
-			got := rawjson.Get(rawjson.Get(capabilities, "extensions"), bridge.TasksExtension) != nil
-			if got != declares {
-				t.Errorf("%s declares %s", m.Method, capabilities)
-			}
-			switch m.Method {
-			case "tools/call":
-				result(w, m, `{"resultType":"task","taskId":"id","status":"working","createdAt":"c",`+
-					`"lastUpdatedAt":"u","ttlMs":null,"pollIntervalMs":5}`)
-				return
-			case "tasks/get":
-				result(w, m, `{"resultType":"complete","taskId":"id","status":"completed","createdAt":"c",`+
-					`"lastUpdatedAt":"u","ttlMs":null,"result":`+hello+`}`)
-			default:
-				result(w, m, `{"resultType":"complete"}`)
-			}
-			if r.Header.Get("Mcp-Name") != "id" {
-				t.Errorf("%s has the name %q", m.Method, r.Header.Get("Mcp-Name"))
-			}
-		})
-		f.capabilities = `{"tools":{},"extensions":` + extensions + `}`
-		c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20260728}, quick)
-		res, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
-		if !declares {
-			if bridge.AsError(err).Reason != bridge.ReasonProtocolViolation {
-				t.Errorf("got %v, %v, want an error", res, err)
-			}
-			continue
-		}
-		if err != nil || res.Task.GetTaskId() != "id" || res.Task.GetPollIntervalMs() != 5 || res.Task.TtlMs != nil {
-			t.Fatalf("got %v, %v, want a task", res, err)
-		}
-		for _, r := range []struct {
-			method  *bridge.Method
-			request bridge.Request
-		}{
-			{bridge.GetTask, &pb.GetTaskRequest{TaskId: "id"}},
-			{bridge.UpdateTask, &pb.UpdateTaskRequest{TaskId: "id"}},
-			{bridge.CancelTask, &pb.CancelTaskRequest{TaskId: "id"}},
-		} {
-			res, err := c.Handle(t.Context(), &bridge.Call{Method: r.method, Request: r.request}, ignore)
-			if err != nil {
-				t.Errorf("%s: %v", r.method.Name, err)
-			} else if got, ok := res.Complete.(*pb.GetTaskResponse); ok &&
-				got.GetTask().GetResult().GetContent()[0].GetText().GetText() != "hello" {
-				t.Errorf("got %v", got)
-			}
-		}
-	}
-}
-
 // A legacy server receives `task` for a tool that runs as a task only, tasks/result in the same session, and
 // tasks/cancel if the call ends early (TX-2, TX-3, TX-6, TX-9). Its input requests and results lose the reference to
 // its task, and the responses to it have one (TX-8).

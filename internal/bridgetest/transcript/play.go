@@ -47,12 +47,15 @@ func play(t *testing.T, p Player, author, text string) string {
 	authored := regexp.MustCompile(`^([a-z0-9-]*)` + author + ` (.*)$`)
 	var out strings.Builder
 	var sent []string // incomplete
-	label := ""
+	label, incident := "", ""
 	flush := func() {
 		if sent != nil {
 			p.Send(label, sent)
 		}
-		sent = nil
+		if incident != "" {
+			happen(t, p, incident)
+		}
+		sent, incident = nil, ""
 		synctest.Wait()
 		for _, line := range p.Output() {
 			out.WriteString(wrap(line))
@@ -69,7 +72,12 @@ func play(t *testing.T, p Player, author, text string) string {
 			out.WriteString(line + "\n")
 			continue
 		}
-		if sent != nil && (!isAuthors || from != label || p.IsComplete(label, sent)) {
+		if rest, ok := strings.CutPrefix(line, "* "+indent); ok && incident != "" {
+			incident += rest
+			out.WriteString(line + "\n")
+			continue
+		}
+		if incident != "" || sent != nil && (!isAuthors || from != label || p.IsComplete(label, sent)) {
 			flush()
 		}
 		out.WriteString(line + "\n")
@@ -77,8 +85,7 @@ func play(t *testing.T, p Player, author, text string) string {
 		case isAuthors:
 			label, sent = from, append(sent, p.Expand(message))
 		case strings.HasPrefix(line, "* "):
-			happen(t, p, line[2:])
-			flush()
+			incident = line[2:]
 		case line == "" || strings.HasPrefix(line, "#"):
 		default:
 			t.Fatalf("invalid line %q", line)

@@ -112,11 +112,11 @@ func Settings(t *testing.T, text string) map[string]string {
 func SetLimits(t *testing.T, set map[string]string, l *limits.Limits, durations map[string]*time.Duration) {
 	t.Helper()
 	fields := map[string]reflect.Value{}
-	for name, d := range durations {
-		fields[name] = reflect.ValueOf(d).Elem()
-	}
 	for field, value := range reflect.ValueOf(l).Elem().Fields() {
 		fields[field.Tag.Get("koanf")] = value
+	}
+	for name, d := range durations {
+		fields[name] = reflect.ValueOf(d).Elem()
 	}
 	for name, text := range set {
 		field, ok := fields[name]
