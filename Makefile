@@ -89,6 +89,16 @@ build: ## build bin/mcpbridge and the Go examples
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/mcpbridge ./cmd/mcpbridge
 	@for dir in $(wildcard examples/*-go); do $(GO) build -o bin/$${dir##*/} ./$$dir; done
 
+.PHONY: image
+image: ## build the container image, for amd64 and arm64, as an OCI layout in dist/image
+	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false \
+		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/image/$$arch/mcpbridge ./cmd/mcpbridge; done
+	cd tools/image && $(GO) build -o ../../bin/image/image .
+	$(IMAGE) -out dist/image
+
+# The time is that of the commit, so that two builds have the same bytes.
+IMAGE = bin/image/image -bin bin/image -version '$(VERSION)' -created $$(git log -1 --format=%ct)
+
 .PHONY: demo
 demo: ## call the Python example with real clients of both eras; KEEP=1 keeps serving
 	@test -e .venv/.done -a -e test/interop/ts/node_modules/.done || echo "demo: installing what it needs takes about a minute"
@@ -104,7 +114,7 @@ test: ## run every test, in parallel: JOBS=1 runs one target after the other
 
 .PHONY: ci
 ci: ## what CI runs: tests and linters in parallel, then the conformance suite beside the laws of survive
-	@MAKE='$(MAKE)' tools/legs $(TESTS) test-languages lint
+	@MAKE='$(MAKE)' tools/legs $(TESTS) test-languages test-image lint
 	@MAKE='$(MAKE) ARGS=-laws' tools/legs conformance survive
 
 .PHONY: test-generated
@@ -163,6 +173,7 @@ ifdef LEGS
 test-readme: | test-sdk-java
 test-packages: | test-readme
 lint-sdk-typescript: | test-sdk-typescript
+test-image: | test-languages # both install Debian packages
 endif
 
 .PHONY: packages
@@ -183,6 +194,12 @@ test-examples: setup setup-java build examples/watch-typescript/node_modules/.do
 .PHONY: test-languages
 test-languages: .venv/.done bin/buf test/interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
 	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
+
+.PHONY: test-image
+test-image: image ## check the container image and run it; as root, on Debian
+	CGO_ENABLED=0 $(GO) build -o bin/image/echo-go ./examples/echo-go
+	$(IMAGE) -out bin/image/second
+	$(PYTHON) tools/check-image bin/image/second bin/image
 
 .PHONY: lint
 lint: lint-commits lint-go lint-platforms lint-proto lint-python lint-ts lint-sdk-typescript lint-workflows ## run every linter, and check the contract for breaking changes
