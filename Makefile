@@ -176,6 +176,16 @@ lint-sdk-typescript: | test-sdk-typescript
 test-image: | test-languages # both install Debian packages
 endif
 
+# dist/binaries has the programs, as OS-ARCH/mcpbridge (mcpbridge.exe for Windows).
+.PHONY: release
+release: ## build the programs, archives and packages of a release into dist
+	cd tools/release && $(GO) run . -version '$(VERSION)'
+	@$(MAKE) --no-print-directory packages
+
+.PHONY: test-release
+test-release:
+	cd tools/release && $(GO) test -timeout 30m ./...
+
 .PHONY: packages
 packages: tools/packaging/.venv/.done sdkgen/typescript/node_modules/.done ## package the SDKs with the programs in dist/binaries, into dist/packages
 	tools/packaging/.venv/bin/python tools/packages dist/binaries dist/packages
@@ -214,7 +224,7 @@ lint-go:
 	@unformatted=$$($(GO) tool -modfile=tools/go.mod gofumpt -l $$(git ls-files --cached --others --exclude-standard -- '*.go' ':!sdkgen/go/gen')); \
 		test -z "$$unformatted" || { printf 'not formatted, run make format:\n%s\n' "$$unformatted" >&2; exit 1; }
 	$(GOLANGCI) run ./...
-	@for dir in $(PEER_MODULES); do \
+	@for dir in $(PEER_MODULES) tools/release; do \
 		echo "(cd $$dir && golangci-lint run ./...)"; (cd $$dir && $(GOLANGCI) run -c $(CURDIR)/.golangci.yml ./...); \
 	done
 
@@ -288,4 +298,4 @@ fuzz: ## fuzz every parser; FUZZTIME=10m for longer, FUZZ=jsonrpc for some
 
 .PHONY: clean
 clean: ## remove built and installed files
-	rm -rf bin .venv sdkgen/java/target examples/*-java/target test/bench/java/target test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv tools/packaging/.venv .tmp sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
+	rm -rf bin dist .venv sdkgen/java/target examples/*-java/target test/bench/java/target test/interop/ts/node_modules test/interop/servers/{node_modules,2024/node_modules,.venv,2025/.venv,java/target,both/go/target,both/rust/target} test/conformance/node_modules test/bench/typescript/node_modules test/bench/python/.venv tools/packaging/.venv .tmp sdkgen/typescript/{node_modules,dist} examples/*-typescript/{node_modules,dist,gen} examples/plain-*/{proto,gen,target} examples/plain-cpp/{backend,client,*.o}
