@@ -74,7 +74,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// copySources copies the files that git tracks, because other tests write files beside them, and returns their directory.
+// copySources copies the files that git tracks, and returns their directory. Other tests write files beside them.
 func copySources(t *testing.T) string {
 	t.Helper()
 	to := t.TempDir()
