@@ -26,6 +26,9 @@ TYPESCRIPT := sdkgen/typescript/dist/index.js examples/watch-typescript/node_mod
 # The Java SDK and the examples that use it, built.
 JAVA := sdkgen/java/target/.done
 
+# What the tests of several languages need.
+TESTED := .venv/.dev test/interop/ts/node_modules/.done $(TYPESCRIPT)
+
 # The Python of .venv comes first for everything, so that the generators are the pinned ones.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
@@ -34,7 +37,10 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: setup
-setup: .venv/.done test/interop/ts/node_modules/.done $(TYPESCRIPT) ## install the dependencies of Python and Node, and build the TypeScript code
+setup: .venv/.done ## install the SDK for Python and its dependencies into .venv
+
+.PHONY: setup-typescript
+setup-typescript: $(TYPESCRIPT) ## build the TypeScript SDK and the examples that use it
 
 .PHONY: setup-java
 setup-java: $(JAVA) ## build the Java SDK and the examples that use it
@@ -42,8 +48,15 @@ setup-java: $(JAVA) ## build the Java SDK and the examples that use it
 .venv/.done: $(wildcard sdkgen/python/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo "make: $(PYTHON) is older than Python 3.10; say which one to use: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "setup, step 1 of 2: the virtual environment .venv"
 	@test -x .venv/bin/python || $(PYTHON) -m venv .venv || { \
 		echo "make: $(PYTHON) cannot make a virtual environment; install its venv module (Debian: python3-venv)" >&2; exit 1; }
+	@echo "setup, step 2 of 2: the SDK for Python and its dependencies"
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e sdkgen/python
+	@touch $@
+
+# What generates, checks and tests Python.
+.venv/.dev: .venv/.done
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check -e 'sdkgen/python[dev]'
 	@touch $@
 
@@ -99,6 +112,13 @@ image: ## build the container image, for amd64 and arm64, as an OCI layout in di
 # The time is that of the commit, so that two builds have the same bytes.
 IMAGE = bin/image/image -bin bin/image -version '$(VERSION)' -created $$(git log -1 --format=%ct)
 
+PREFIX ?= /usr/local
+
+.PHONY: install
+install: build ## install the command into PREFIX, /usr/local by default
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 bin/mcpbridge '$(DESTDIR)$(PREFIX)/bin/mcpbridge'
+
 .PHONY: demo
 demo: ## call the Python example with real clients of both eras; KEEP=1 keeps serving
 	@test -e .venv/.done -a -e test/interop/ts/node_modules/.done || echo "demo: installing what it needs takes about a minute"
@@ -118,16 +138,16 @@ ci: ## what CI runs: tests and linters in parallel, then the conformance suite b
 	@MAKE='$(MAKE) ARGS=-laws' tools/legs conformance survive
 
 .PHONY: test-generated
-test-generated: .venv/.done bin/buf sdkgen/typescript/node_modules/.done
+test-generated: .venv/.dev bin/buf sdkgen/typescript/node_modules/.done
 	tools/check-generated
 
 # More at a time than there are cores, because tests wait for programs and timers.
 .PHONY: test-go
-test-go: setup setup-java build
+test-go: $(TESTED) setup-java build
 	$(GO) test -race -timeout 20m -p 4 -parallel 4 ./...
 
 .PHONY: test-python
-test-python: .venv/.done build
+test-python: .venv/.dev build
 	cd sdkgen/python && python -m pytest -q
 
 .PHONY: test-sdk-typescript
@@ -150,21 +170,21 @@ bin/buf: tools/buf/go.mod
 test-interop: test-interop-go test-interop-ts
 
 .PHONY: test-interop-go
-test-interop-go: setup build $(SERVERS) test/bench/typescript/node_modules/.done test/bench/python/.venv/.done
+test-interop-go: $(TESTED) build $(SERVERS) test/bench/typescript/node_modules/.done test/bench/python/.venv/.done
 	@for dir in $(PEER_MODULES); do \
 		echo "(cd $$dir && go test ./...)"; (cd $$dir && $(GO) test ./...); \
 	done
 
 .PHONY: test-interop-ts
-test-interop-ts: setup build bin/grpcurl $(SERVERS)
+test-interop-ts: $(TESTED) build bin/grpcurl $(SERVERS)
 	npm test --prefix test/interop/ts
 
 .PHONY: test-attack
-test-attack: setup setup-java build ## run every attack of test/survive/attack against the real bridge: two minutes
+test-attack: $(TESTED) setup-java build ## run every attack of test/survive/attack against the real bridge: two minutes
 	cd test/survive && $(GO) run ./attack -bin ../../bin/mcpbridge
 
 .PHONY: test-readme
-test-readme: setup build
+test-readme: $(TESTED) build
 	tools/check-readme
 
 # In parallel, these wait for one that writes what they read: README.md has Maven build the Java SDK, tests in TypeScript
@@ -198,11 +218,11 @@ test-packages: tools/packaging/.venv/.done sdkgen/typescript/node_modules/.done
 	tools/check-packages .tmp/packages
 
 .PHONY: test-examples
-test-examples: setup setup-java build examples/watch-typescript/node_modules/.done ## check every example that is a backend with `mcpbridge verify`
+test-examples: $(TESTED) setup-java build examples/watch-typescript/node_modules/.done ## check every example that is a backend with `mcpbridge verify`
 	python tools/check-examples
 
 .PHONY: test-languages
-test-languages: .venv/.done bin/buf test/interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
+test-languages: .venv/.dev bin/buf test/interop/ts/node_modules/.done build ## build, verify and call the examples in Rust, C++, Ruby and Kotlin
 	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: test-image
@@ -240,7 +260,7 @@ lint-proto: bin/buf
 	tools/check-breaking
 
 .PHONY: lint-python
-lint-python: .venv/.done
+lint-python: .venv/.dev
 	cd sdkgen/python && ruff check . && ruff format --check . && mypy
 	cd sdkgen/python && ruff check $(RUFF_BESIDE) $(PYTHON_BESIDE) && ruff format --check --config pyproject.toml $(PYTHON_BESIDE)
 
@@ -258,22 +278,22 @@ lint-workflows:
 	$(GO) tool -modfile=tools/go.mod actionlint -shellcheck= -pyflakes=
 
 .PHONY: format
-format: .venv/.done bin/buf ## format Go, protobuf and Python
+format: .venv/.dev bin/buf ## format Go, protobuf and Python
 	$(GO) tool -modfile=tools/go.mod gofumpt -w $$(git ls-files --cached --others --exclude-standard -- '*.go' ':!sdkgen/go/gen')
 	bin/buf format -w
 	cd sdkgen/python && ruff check --fix . && ruff format .
 	cd sdkgen/python && ruff check --fix $(RUFF_BESIDE) $(PYTHON_BESIDE) && ruff format --config pyproject.toml $(PYTHON_BESIDE)
 
 .PHONY: generate
-generate: .venv/.done bin/buf sdkgen/typescript/node_modules/.done ## regenerate the stubs from proto/
+generate: .venv/.dev bin/buf sdkgen/typescript/node_modules/.done ## regenerate the stubs from proto/
 	bin/buf generate
 
 .PHONY: bench
-bench: setup setup-java build test/bench/typescript/node_modules/.done test/bench/python/.venv/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
+bench: $(TESTED) setup-java build test/bench/typescript/node_modules/.done test/bench/python/.venv/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
 	cd test/bench && $(GO) run . -bin ../../bin -python ../../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
-conformance: setup setup-java build ## run the official conformance suite, as a server and as a client
+conformance: $(TESTED) setup-java build ## run the official conformance suite, as a server and as a client
 	test/conformance/run
 
 .PHONY: survive

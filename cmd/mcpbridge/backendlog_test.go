@@ -108,7 +108,7 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 	}
 	for _, needed := range []string{python, dist} {
 		if _, err := os.Stat(needed); err != nil {
-			t.Fatalf("%v: run make setup", err)
+			t.Fatalf("%v: run make setup setup-typescript", err)
 		}
 	}
 	dir := t.TempDir()

@@ -26,7 +26,7 @@ func Programs() []Program {
 		},
 		{
 			Language: "typescript", command: []string{"node", "ROOT/examples/kit-typescript/dist/kit.js"},
-			needs: "examples/kit-typescript/dist/kit.js", made: "make setup",
+			needs: "examples/kit-typescript/dist/kit.js", made: "make setup-typescript",
 		},
 		{
 			Language: "java", command: []string{"java", "-jar", "ROOT/examples/kit-java/target/kit-java.jar"},
