@@ -29,8 +29,8 @@ const typical = `{"type":"object","properties":{
 const typicalArguments = `{"query":"the quick brown fox jumps over the lazy dog and then it rests","limit":25,"mode":"exact",` +
 	`"tags":["animals","idioms","english"],"since":null,"options":{"deep":true,"weight":0.75},"x":""}`
 
-// rows is a schema of many small values, and of one large one.
-const rows = `{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object","properties":{
+// tables is a schema of the values that large returns: many small ones, or one long text.
+const tables = `{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object","properties":{
 	"id":{"type":"integer"},"name":{"type":"string"},"price":{"type":"number"},
 	"active":{"type":"boolean"}},"required":["id","name"]}},
 	"text":{"type":"string"},"numbers":{"type":"array","items":{"type":"integer"}}}}`
@@ -59,11 +59,11 @@ func BenchmarkAccepts(b *testing.B) {
 	}{
 		{"any", `{"type":"object"}`, large("rows")},
 		{"typical", typical, small},
-		{"rows", rows, large("rows")},
-		{"text", rows, large("text")},
-		{"numbers", rows, large("numbers")},
+		{"rows", tables, large("rows")},
+		{"text", tables, large("text")},
+		{"numbers", tables, large("numbers")},
 	} {
-		s := &schema{most: usual.Subschemas, text: []byte(c.schema)}
+		s := &schema{maxSubschemas: defaults.Subschemas, text: []byte(c.schema)}
 		if !s.accepts(c.arguments) || s.err != nil {
 			b.Fatal(c.name, s.err)
 		}
@@ -84,7 +84,7 @@ func BenchmarkLibrary(b *testing.B) {
 	for name, arguments := range map[string][]byte{
 		"typical": []byte(strings.Replace(typicalArguments, `,"x":""`, "", 1)), "rows": large("rows"),
 	} {
-		s := &schema{most: usual.Subschemas, text: []byte(map[string]string{"typical": typical, "rows": rows}[name])}
+		s := &schema{maxSubschemas: defaults.Subschemas, text: []byte(map[string]string{"typical": typical, "rows": tables}[name])}
 		s.once.Do(s.compile)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -132,14 +132,14 @@ func BenchmarkCall(b *testing.B) {
 func BenchmarkCompile(b *testing.B) {
 	var many strings.Builder
 	many.WriteString(`{"type":"object","properties":{"p":{}`)
-	for i := range usual.Subschemas - 10 {
+	for i := range defaults.Subschemas - 10 {
 		fmt.Fprintf(&many, `,"p%d":{"type":"string"}`, i)
 	}
 	many.WriteString(`}}`)
 	for name, text := range map[string]string{"typical": typical, "most": many.String()} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				s := &schema{most: usual.Subschemas, text: []byte(text)}
+				s := &schema{maxSubschemas: defaults.Subschemas, text: []byte(text)}
 				if s.compile(); s.err != nil {
 					b.Fatal(s.err)
 				}

@@ -106,8 +106,8 @@ type side struct {
 	schema func(*tool) *schema
 	// checked means that the text is known to be valid JSON.
 	checked bool
-	// most is the maximum size of the decoded value, in bytes.
-	most int
+	// maxBytes is the maximum size of the decoded value, in bytes.
+	maxBytes int
 }
 
 var (

@@ -93,7 +93,7 @@ func TestToolCacheIsBounded(t *testing.T) {
 
 	c = New(b, Options{})
 	for i := range 100 {
-		b.set(newTool("t", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema-100)+strconv.Itoa(i)+
+		b.set(newTool("t", `{"type":"object","description":"`+strings.Repeat("x", defaults.Schema-100)+strconv.Itoa(i)+
 			`"}`))
 		listTools(t, c, as("x"+strconv.Itoa(i)))
 	}
@@ -106,15 +106,15 @@ func TestToolCacheIsBounded(t *testing.T) {
 func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	var log bytes.Buffer
 	b := &backend{}
-	long := strings.Repeat("n", usual.ToolName)
+	long := strings.Repeat("n", defaults.ToolName)
 	b.set(
 		newTool("good", intSchema), newTool("none", ""), newTool("", intSchema), newTool("good", stringSchema),
 		newTool("text", `{"type":"object"`),
 		newTool("twice", `{"type":"object","type":"object"}`), newTool("null", `null`),
 		newTool("list", `{"type":"array"}`),
 		newTool("untyped", `{}`),
-		newTool("large", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema)+`"}`),
-		newTool("many", `{"type":"object","enum":[`+strings.Repeat("0,", usual.SchemaValues)+`0]}`),
+		newTool("large", `{"type":"object","description":"`+strings.Repeat("x", defaults.Schema)+`"}`),
+		newTool("many", `{"type":"object","enum":[`+strings.Repeat("0,", defaults.SchemaValues)+`0]}`),
 		newTool("elsewhere", `{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`),
 		newTool("with space", intSchema), newTool(long, intSchema),
 		&pb.Tool{Name: "output", InputSchema: intSchema, OutputSchema: `{"type":`},
@@ -244,12 +244,12 @@ func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 	expect(t, "pages", got, [][]string{{"a", "b"}, {"c"}, {"d"}})
 
 	var many []*pb.Tool
-	for i := range usual.Tools + 100 {
+	for i := range defaults.Tools + 100 {
 		many = append(many, newTool("t"+strconv.Itoa(i), intSchema))
 	}
 	b = &backend{}
 	b.set(many...)
-	expect(t, "tools on one page", len(listTools(t, New(b, Options{}), as("x")).GetTools()), usual.Tools)
+	expect(t, "tools on one page", len(listTools(t, New(b, Options{}), as("x")).GetTools()), defaults.Tools)
 	b.pageSize = 1_000
 	c, total := New(b, Options{}), 0
 	for l := listTools(t, c, as("x")); ; l = listTools(t, c, as("x"), l.GetNextCursor()) {
@@ -258,7 +258,7 @@ func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 			break
 		}
 	}
-	expect(t, "tools on several pages", total, usual.Tools)
+	expect(t, "tools on several pages", total, defaults.Tools)
 }
 
 // With an endless list, a call reads up to the limit of pages, and fewer if a cursor repeats.

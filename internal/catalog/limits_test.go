@@ -12,8 +12,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// usual are the default limits.
-var usual = limits.Limits{}.OrDefaults()
+// defaults are the default limits.
+var defaults = limits.Limits{}.OrDefaults()
 
 // One below, at, and one above each limit: the default ones and others.
 func TestToolLimits(t *testing.T) {

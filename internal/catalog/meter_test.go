@@ -30,7 +30,7 @@ const (
 
 func compiled(tb testing.TB, text string) *schema {
 	tb.Helper()
-	s := &schema{most: usual.Subschemas, text: []byte(text)}
+	s := &schema{maxSubschemas: defaults.Subschemas, text: []byte(text)}
 	if s.once.Do(s.compile); s.err != nil {
 		tb.Fatalf("%.200s: %v", text, s.err)
 	}

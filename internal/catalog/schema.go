@@ -39,24 +39,24 @@ var anyObject = []byte(`{"type":"object"}`)
 // callers with the same text.
 type schema struct {
 	text []byte
-	// most is the maximum number of subschemas for compilation, which cannot be interrupted: 2,000 simple ones take 50
-	// ms.
-	most int
+	// maxSubschemas is the maximum number of subschemas, because compilation cannot be interrupted: it takes 50 ms with
+	// 2,000 simple ones.
+	maxSubschemas int
 
 	once sync.Once
 	// anyObject means that every object conforms.
 	anyObject bool
 	fast      *fastValidator
 	full      *jsonschema.Schema
-	// names are the property names of objects with several, in the order of the schema, which is that of most values
-	// too.
+	// names has the property names of each subschema with several, in the order of the text. Most values have the same
+	// order.
 	names map[*jsonschema.Schema][]string
 	// meter limits the work of the library.
 	meter *meter
-	// err is why the schema cannot be used, and skipped what is ignored in it.
+	// err is the reason why the schema cannot be used. skipped describes the part of it that is ignored.
 	err, skipped error
 
-	warned sync.Once // logs that it cannot be used
+	warned sync.Once // guards the warning that the schema cannot be used
 
 	repeated repeated
 }
@@ -88,9 +88,9 @@ func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 			return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
 		}
 	}
-	if footprint(value) > of.most {
+	if footprint(value) > of.maxBytes {
 		return undecided("", "it is too large to be compared with the schema: it would take more than %d MiB of memory",
-			of.most>>20)
+			of.maxBytes>>20)
 	}
 	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 
 // Misfit returns why a JSON value does not conform to a schema, or "" if it does or that is undecidable.
 func Misfit(text, value []byte) string {
-	s := &schema{text: text, most: limits.Limits{}.OrDefaults().Subschemas}
+	s := &schema{text: text, maxSubschemas: limits.Limits{}.OrDefaults().Subschemas}
 	wrong := s.check(context.Background(), value, input)
 	if wrong == nil || wrong.undecided {
 		return ""
@@ -132,11 +132,11 @@ const location = "mcpbridge://tool/schema.json"
 
 var errExternal = errors.New("it refers to a schema outside of it, which is never fetched")
 
-// outside is a schema loader that rejects every reference to another document.
-type outside struct{}
+// rejectingLoader is a schema loader that rejects every reference to another document.
+type rejectingLoader struct{}
 
 // Load implements jsonschema.URLLoader.
-func (outside) Load(string) (any, error) { return nil, errExternal }
+func (rejectingLoader) Load(string) (any, error) { return nil, errExternal }
 
 // compile prepares the schema for use.
 func (s *schema) compile() {
@@ -150,9 +150,8 @@ func (s *schema) compile() {
 		s.err = err
 		return
 	}
-	if compileCost(doc, s.most) > s.most {
-		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are "+
-			"compiled", s.most, s.most)
+	if compileCost(doc, s.maxSubschemas) > s.maxSubschemas {
+		s.err = fmt.Errorf("it takes longer to compile than %d plain schemas, which is the limit", s.maxSubschemas)
 		return
 	}
 	if where, ok := checkNumbers(doc); !ok {
@@ -164,7 +163,7 @@ func (s *schema) compile() {
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(outside{})
+	c.UseLoader(rejectingLoader{})
 	s.meter = newMeter()
 	c.UseRegexpEngine(cachePatterns(s.meter.compilePattern))
 	if s.err = c.AddResource(location, doc); s.err != nil {
@@ -181,7 +180,7 @@ func (s *schema) compile() {
 	roots := []*jsonschema.Schema{full}
 	var anchors []string
 	if bytes.Contains(s.text, []byte("$dynamicAnchor")) {
-		anchors = dynamic(doc)
+		anchors = dynamicAnchors(doc)
 	}
 	for _, at := range anchors {
 		if anchored, err := c.Compile(location + "#" + at); err == nil {
@@ -217,7 +216,7 @@ func knownDialect(doc any) error {
 	}
 	bare := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(name, "http://"), "https://"), "#")
 	if !dialects[bare] {
-		return fmt.Errorf("it is of a dialect that is not known: %q", rawjson.Shorten(name))
+		return fmt.Errorf("its dialect is not supported: %q", rawjson.Shorten(name))
 	}
 	return nil
 }
@@ -250,9 +249,9 @@ func (s *schema) order(of *jsonschema.Schema) []string {
 // compile is removed if the schema then only accepts more, and is an error otherwise. It returns all reachable schemas.
 func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, err error) {
 	s.names = map[*jsonschema.Schema][]string{}
-	whole := layoutOf(s.text)
-	var unknown *pattern
-	delicate := false
+	layout := layoutOf(s.text)
+	var unsupported *pattern
+	rejectsMore := false
 	seen := map[*jsonschema.Schema]bool{}
 	add := func(more ...*jsonschema.Schema) {
 		for _, m := range more {
@@ -267,38 +266,39 @@ func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, er
 		at := all[i]
 		at.Format = nil
 		if where, ok := strings.CutPrefix(at.Location, location+"#"); ok && len(at.Properties) > 1 {
-			if l := whole.at(strings.TrimPrefix(where+"/properties", "/")); l != nil {
+			if l := layout.at(strings.TrimPrefix(where+"/properties", "/")); l != nil {
 				s.names[at] = l.names
 			}
 		}
 		if p, ok := at.Pattern.(*pattern); ok && p.re == nil {
-			unknown, at.Pattern = p, nil
+			unsupported, at.Pattern = p, nil
 		}
 		for re := range at.PatternProperties {
 			if p, ok := re.(*pattern); ok && p.re == nil {
-				unknown, delicate = p, true
+				unsupported, rejectsMore = p, true
 			}
 		}
-		// Without a pattern, these would reject more.
-		delicate = delicate || at.Not != nil || len(at.OneOf) > 0 || at.If != nil || at.MaxContains != nil ||
+		// Without the pattern, these keywords could reject more values.
+		rejectsMore = rejectsMore || at.Not != nil || len(at.OneOf) > 0 || at.If != nil || at.MaxContains != nil ||
 			at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
 		eachChild(at, add)
 	}
-	switch {
-	case unknown == nil:
+	if unsupported == nil {
 		return all, nil
-	case delicate:
-		return nil, fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
 	}
-	s.skipped = fmt.Errorf("it has a regular expression that Go has not: %q", rawjson.Shorten(unknown.text))
+	err = fmt.Errorf("it has a regular expression that Go does not support: %q", rawjson.Shorten(unsupported.text))
+	if rejectsMore {
+		return nil, err
+	}
+	s.skipped = err
 	return all, nil
 }
 
-// dynamic returns the locations of dynamic anchors, which static references do not find.
-func dynamic(doc any) []string {
+// dynamicAnchors returns the locations of dynamic anchors, which may be reachable by dynamic references only.
+func dynamicAnchors(doc any) []string {
 	var found []string
 	in := func(step string, value any) {
-		for _, at := range dynamic(value) {
+		for _, at := range dynamicAnchors(value) {
 			found = append(found, "/"+url.PathEscape(pointerEscapes.Replace(step))+at)
 		}
 	}

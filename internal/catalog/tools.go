@@ -175,7 +175,7 @@ func (c *Catalog) external(text []byte) error {
 	if !mayBeExternal(text) {
 		return nil
 	}
-	s := &schema{text: text, most: c.o.Limits.Subschemas}
+	s := &schema{text: text, maxSubschemas: c.o.Limits.Subschemas}
 	if s.compile(); errors.Is(s.err, errExternal) {
 		return s.err
 	}
@@ -309,7 +309,7 @@ func (c *Catalog) toolOf(t *pb.Tool, old *tool, p *page) *tool {
 func (c *Catalog) schema(text []byte) *schema {
 	s := c.schemas[string(text)]
 	if s == nil {
-		s = &schema{text: text, most: c.o.Limits.Subschemas}
+		s = &schema{text: text, maxSubschemas: c.o.Limits.Subschemas}
 		c.schemas[string(text)] = s
 		c.text += len(text)
 	}

@@ -145,7 +145,7 @@ func TestUnusableSchemaIsLoggedOnce(t *testing.T) {
 			expect(t, name, callTool(t, c, as("x"), name, `{"a":"b"}`), "called")
 		}
 	}
-	contains(t, log.String(), "dialect that is not known", "nowhere", `(?=x)`)
+	contains(t, log.String(), "its dialect is not supported", "nowhere", `(?=x)`)
 	expect(t, "warnings", strings.Count(log.String(), "\n"), 3)
 	contains(t, callTool(t, c, as("x"), "pattern", `{"a":1}`), "/a: expected a string")
 }

@@ -101,7 +101,7 @@ func TestSchemaCosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.text, err)
 		}
-		got := compileCost(doc, usual.Subschemas)
+		got := compileCost(doc, defaults.Subschemas)
 		if c.want < maxWeight && got != c.want || got < c.want {
 			t.Errorf("%.200s costs %d, want %d", c.text, got, c.want)
 		}
@@ -109,7 +109,7 @@ func TestSchemaCosts(t *testing.T) {
 			if most == 0 {
 				continue // 0 stands for the default
 			}
-			s := &schema{text: []byte(c.text), most: most}
+			s := &schema{text: []byte(c.text), maxSubschemas: most}
 			s.compile()
 			if heavy := s.err != nil && strings.Contains(s.err.Error(), "plain schemas"); heavy != (most < c.want) {
 				t.Errorf("%.200s of at most %d: %v", c.text, most, s.err)
@@ -132,8 +132,8 @@ func TestNamesInDataAreNotKeywords(t *testing.T) {
 	} {
 		finds := func(member string) bool {
 			s := &schema{
-				most: usual.Subschemas,
-				text: []byte(fmt.Sprintf(`{"$schema":"%s","not":{"$ref":"a"},%s}`, draft.schema, member)),
+				maxSubschemas: defaults.Subschemas,
+				text:          []byte(fmt.Sprintf(`{"$schema":"%s","not":{"$ref":"a"},%s}`, draft.schema, member)),
 			}
 			if s.compile(); s.err != nil && !errors.Is(s.err, errExternal) {
 				t.Errorf("%s: %v", s.text, s.err)
@@ -190,8 +190,9 @@ func TestExpensiveSchemasAreNotCompiled(t *testing.T) {
 		if err := New(nil, Options{}).checkSchema(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		s := &schema{most: usual.Subschemas, text: text}
-		if !s.accepts([]byte(`{}`)) || s.err == nil || !strings.Contains(s.err.Error(), "at most 2000 are compiled") {
+		s := &schema{maxSubschemas: defaults.Subschemas, text: text}
+		if !s.accepts([]byte(`{}`)) || s.err == nil ||
+			!strings.Contains(s.err.Error(), "it takes longer to compile than 2000 plain schemas") {
 			t.Errorf("%s: %.300v", name, s.err)
 		}
 	}
@@ -236,8 +237,8 @@ func TestOrdinarySchemasAreCompiled(t *testing.T) {
 			place = "definitions"
 		}
 		s := &schema{
-			most: usual.Subschemas,
-			text: []byte(`{"type":"object",` + strings.ReplaceAll(c, "PLACE", place) + `}`),
+			maxSubschemas: defaults.Subschemas,
+			text:          []byte(`{"type":"object",` + strings.ReplaceAll(c, "PLACE", place) + `}`),
 		}
 		if s.compile(); s.err != nil {
 			t.Errorf("%s: %.300v", name, s.err)
