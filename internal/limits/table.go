@@ -108,7 +108,7 @@ var tables = complete(map[reflect.Type][]Row{
 			"no network is that fast")},
 		{
 			Field:   "WriteTime",
-			Doc:     "in which a client has to read each 256 KiB; one of gRPC only while memory is short",
+			Doc:     "in which a client has to read each 256 KiB; for gRPC clients only while memory is short",
 			Default: 10 * second, Bounds: between(10*ms, hour,
 				"slow networks need more time", "clients that read nothing would keep memory that long"),
 		},
@@ -151,7 +151,7 @@ var tables = complete(map[reflect.Type][]Row{
 		{Field: "ChangesBytes", Doc: "bytes of them", Default: PendingChangesBytes, Bounds: between(kib, 64*mib,
 			"a single change can be larger", "the changes of every client are in memory")},
 		{
-			Field: "Replay", Doc: "bytes of events to resume streams by, at all addresses",
+			Field: "Replay", Doc: "bytes of events kept to resume streams, at all addresses",
 			Default: 256 * mib, Bounds: atLeast(kib,
 				"a single event can be larger"),
 		},
