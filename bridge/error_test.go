@@ -179,11 +179,11 @@ func TestErrorSurvivesJSONRPC(t *testing.T) {
 		{-32042, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -32603},
 		{-32050, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -32603},
 	} {
-		e := bridge.FromJSONRPC(&pb.JsonRpcError{Code: c.code, Message: "said so"}, c.from, c.m)
+		e := bridge.FromJSONRPC(&pb.JsonRpcError{Code: c.code, Message: "a message"}, c.from, c.m)
 		if e.Code != c.kind || !e.Public() {
 			t.Errorf("%d of %s in %s is %v, public %v", c.code, c.m.Name, c.from, e.Code, e.Public())
 		}
-		if out := e.JSONRPC(c.to, c.m); out.GetCode() != c.want || out.GetMessage() != "said so" {
+		if out := e.JSONRPC(c.to, c.m); out.GetCode() != c.want || out.GetMessage() != "a message" {
 			t.Errorf("%d of %s in %s: got %v in %s", c.code, c.m.Name, c.from, out, c.to)
 		}
 	}
@@ -271,7 +271,7 @@ func TestMissingCapabilities(t *testing.T) {
 			t.Errorf("%v of %v: missing is %v", c.req, c.have, got)
 		}
 	}
-	said := func(blocks ...*pb.ContentBlock) *pb.CreateMessageRequest {
+	create := func(blocks ...*pb.ContentBlock) *pb.CreateMessageRequest {
 		return &pb.CreateMessageRequest{
 			Messages: []*pb.SamplingMessage{
 				{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{}}}},
@@ -285,15 +285,15 @@ func TestMissingCapabilities(t *testing.T) {
 		have *pb.SamplingCapability
 		want *pb.SamplingCapability
 	}{
-		{said(), nil, plain},
-		{said(), plain, nil},
+		{create(), nil, plain},
+		{create(), plain, nil},
 		{&pb.CreateMessageRequest{Tools: []*pb.Tool{{}}}, plain, tools},
 		{&pb.CreateMessageRequest{ToolChoice: &pb.ToolChoice{}}, plain, tools},
-		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolUse{ToolUse: &pb.ToolUseContent{}}}), plain, tools},
-		{said(&pb.ContentBlock{},
+		{create(&pb.ContentBlock{Block: &pb.ContentBlock_ToolUse{ToolUse: &pb.ToolUseContent{}}}), plain, tools},
+		{create(&pb.ContentBlock{},
 			&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), plain, tools},
-		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), nil, tools},
-		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), tools, nil},
+		{create(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), nil, tools},
+		{create(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), tools, nil},
 	} {
 		req := &pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: c.req}}
 		if got := bridge.MissingCapabilities(&pb.ClientCapabilities{Sampling: c.have},

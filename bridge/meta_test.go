@@ -15,7 +15,7 @@ func TestForgedMetaIsDropped(t *testing.T) {
 	)
 	for _, c := range []struct {
 		checked    bool
-		said, want string
+		meta, want string
 	}{
 		{false, own, own},
 		{true, own, own},
@@ -25,8 +25,8 @@ func TestForgedMetaIsDropped(t *testing.T) {
 		{true, server, `{"a":1}`},
 		{false, "", ""},
 	} {
-		if got := bridge.WithoutForgedMeta(c.said, c.checked); got != c.want {
-			t.Errorf("checked %t: %s became %s, want %s", c.checked, c.said, got, c.want)
+		if got := bridge.WithoutForgedMeta(c.meta, c.checked); got != c.want {
+			t.Errorf("checked %t: %s became %s, want %s", c.checked, c.meta, got, c.want)
 		}
 	}
 }

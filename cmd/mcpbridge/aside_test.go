@@ -39,7 +39,7 @@ log: {level: debug, format: json}
 serve: {http: {addr: "127.0.0.1:0"}}
 backends: [{name: web, mcp: {url: %q}}]
 `, s.URL)))
-	r.awaitLog(t, `"said":"Unsolicited response`)
+	r.awaitLog(t, `"line":"Unsolicited response`)
 	for line := range strings.Lines(r.stderr.String()) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("not a line of the bridge's log: %q", line)

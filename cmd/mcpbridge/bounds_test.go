@@ -284,7 +284,7 @@ func TestOutputLimitsAreConfigurable(t *testing.T) {
 	// script prints lines of the given numbers of a, b and c. It does not contain them itself, because the command is
 	// logged too.
 	script := func(a, b, c int) string {
-		return fmt.Sprintf(`said=$(for n in %da %db %dc; do head -c ${n%%?} /dev/zero | tr '\0' ${n#${n%%?}}; echo; done); echo "$said" >&2; exec "$@"`, a, b, c)
+		return fmt.Sprintf(`lines=$(for n in %da %db %dc; do head -c ${n%%?} /dev/zero | tr '\0' ${n#${n%%?}}; echo; done); echo "$lines" >&2; exec "$@"`, a, b, c)
 	}
 	line := func(letter string, n int) string { return strings.Repeat(letter, n) }
 	for name, c := range map[string]struct {

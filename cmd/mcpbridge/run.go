@@ -66,7 +66,7 @@ type stdLogWriter struct{ log zerolog.Logger }
 
 // Write implements io.Writer.
 func (a stdLogWriter) Write(line []byte) (int, error) {
-	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(line), 300)).
+	a.log.Debug().Str("line", rawjson.ShortenTo(bytes.TrimSpace(line), 300)).
 		Msg("a library printed to the standard logger")
 	return len(line), nil
 }

@@ -117,19 +117,19 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		"idle for the configured time": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second,
 		},
-		"idle, and a request just in time for what is said": {
+		"idle, and a request just in time for the configured limit": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second - 1,
 			after: 7*time.Second - 1, want: none,
 		},
-		"idle, and a request a moment too late for what is said": {
+		"idle, and a request a moment too late for the configured limit": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second + 1,
 			after: 7 * time.Second,
 		},
-		"a header just in time for what is said": {
+		"a header just in time for the configured limit": {
 			limits: limits.Limits{HeaderTime: time.Second},
 			rest:   get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, want: none,
 		},
-		"a header a moment too late for what is said": {
+		"a header a moment too late for the configured limit": {
 			limits: limits.Limits{HeaderTime: time.Second},
 			rest:   get, then: "\r\n\r\n", wait: time.Second + 1, after: time.Second,
 		},
@@ -137,20 +137,20 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
 			rest:   request + "100\r\n\r\n{", after: 2 * time.Second, want: late,
 		},
-		"a body just in time for what is said": {
+		"a body just in time for the configured limit": {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
 			rest:   whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, want: none,
 		},
-		"a body of a GET, for as long as is said": {
+		"a body of a GET, for as long as configured": {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
 			rest:   "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 100\r\n\r\n{",
 			after:  2 * time.Second, want: late,
 		},
-		"a body for ever, as slow as is said": {limits: limits.Limits{
+		"a body for ever, as slow as configured": {limits: limits.Limits{
 			BodyTime: 10 * time.Second,
 			BodyRate: 64,
 		}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, want: late},
-		"a body that is slower than is said": {
+		"a body that is slower than configured": {
 			limits: limits.Limits{BodyRate: 2048},
 			rest:   request + "100000\r\n\r\n{", drips: 1024, after: 5*time.Second + (1+9*1024)*time.Second/2048,
 			want: late,

@@ -230,9 +230,9 @@ var kit = map[string]tool{
 		if !bridge.ElicitsForms(r.GetContext().GetClientCapabilities()) {
 			return done(Text("unsupported"))
 		}
-		in, ok := r.GetInputResponses()["said"]
+		in, ok := r.GetInputResponses()["answer"]
 		if !ok {
-			return requireInput("told", Form("said", "Say something.", "value"))
+			return requireInput("asked", Form("answer", "Say something.", "value"))
 		}
 		return done(Text("%s", describe(in)))
 	},

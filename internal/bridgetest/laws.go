@@ -59,7 +59,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 		}
 		expectText(t, chain, "ended", `{"n":1}`, "ended")
 	})
-	t.Run("a listener is told what changes", func(t *testing.T) {
+	t.Run("a listener receives changes", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		changes := make(chan string)
 		done := make(chan struct{})

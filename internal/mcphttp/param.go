@@ -202,22 +202,22 @@ func (p Param) compare(value []byte, header string) error {
 	if !IsText(header) {
 		return fmt.Errorf("the header %s contains an invalid character", p.Header)
 	}
-	said, ok := DecodeValue(header)
+	decoded, ok := DecodeValue(header)
 	if !ok {
 		return fmt.Errorf("the header %s contains invalid base64", p.Header)
 	}
 	var same bool
 	if s, isString := rawjson.String(value); isString {
-		same = s == said
+		same = s == decoded
 	} else if text := strings.TrimSpace(string(value)); text == "true" || text == "false" {
-		same = text == said
+		same = text == decoded
 	} else {
 		n, ok := number(text)
 		if !ok || n.IsInt() && n.Num().CmpAbs(big.NewInt(maxExact)) > 0 {
 			return fmt.Errorf("the argument %s is a number that a header cannot represent: %s", p.name(),
 				rawjson.Shorten(text))
 		}
-		m, ok := number(said)
+		m, ok := number(decoded)
 		same = ok && n.Cmp(m) == 0
 	}
 	if !same {

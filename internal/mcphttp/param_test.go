@@ -56,13 +56,13 @@ func TestParamsOfSchemas(t *testing.T) {
 			clean:  `{"properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"},"d":{"type":"string"}}}`,
 		},
 		{
-			name:   "types that a header cannot represent, U-21",
+			name:   "types that a header cannot represent",
 			schema: `{"properties":{"a":{"type":"number","x-mcp-header":"A"},"b":{"type":["string","null"],"x-mcp-header":"B"},"c":{"x-mcp-header":"C"},"d":{"type":"array","x-mcp-header":"D"}}}`,
 			errs:   []string{"/properties/a", "/properties/b", "/properties/c", "/properties/d"},
 			clean:  `{"properties":{"a":{"type":"number"},"b":{"type":["string","null"]},"c":{},"d":{"type":"array"}}}`,
 		},
 		{
-			name:   "the same name in other letters",
+			name:   "names that differ only in case",
 			schema: `{"properties":{"a":{"type":"string","x-mcp-header":"Region"},"b":{"type":"string","x-mcp-header":"REGION"}}}`,
 			want:   []mcphttp.Param{{"Mcp-Param-Region", []string{"a"}, "string"}},
 			errs:   []string{`another property has the header "REGION" already`},
@@ -105,67 +105,67 @@ func TestParamsOfSchemas(t *testing.T) {
 				t.Errorf("clean schema:\n got %s\nwant %s", clean, want)
 			}
 			if again, errs := mcphttp.Params(clean); len(errs) > 0 || !cmp.Equal(again, c.want) {
-				t.Errorf("clean schema: got params %v, errors %q, want %v and none", again, errs, c.want)
+				t.Errorf("clean schema: got params %v, errors %q, want %v and no errors", again, errs, c.want)
 			}
 		})
 	}
 }
 
 func TestParamMustMatchItsHeader(t *testing.T) {
-	str, num, yes := []string{"string", "s"}, []string{"integer", "o", "n"}, []string{"boolean", "b"}
+	text, integer, boolean := []string{"string", "s"}, []string{"integer", "o", "n"}, []string{"boolean", "b"}
 	for _, c := range []struct {
 		param     []string
 		arguments string
 		values    []string
 		want      string // part of the error
 	}{
-		{str, `{"s":"eu"}`, []string{"eu"}, ""},
-		{str, `{"s":"eu"}`, []string{" eu\t"}, ""},
-		{str, `{"s":"eu"}`, []string{"EU"}, "does not match"},
-		{str, `{"s":"eu"}`, nil, "is missing"},
-		{str, `{"s":"eu"}`, []string{"eu", "eu"}, "(2 values)"},
-		{str, `{}`, nil, ""},
-		{str, ``, nil, ""},
-		{str, `{"s":null}`, nil, ""},
-		{str, `{"s":null}`, []string{"null"}, "the argument s is not"},
-		{str, `{}`, []string{""}, "the argument s is not"},
-		{str, `{"s":""}`, []string{""}, ""},
-		{str, `{"s":""}`, nil, "is missing"},
-		{str, `{"s":"\u00e9"}`, []string{"=?base64?w6k=?="}, ""},
-		{str, `{"s":"é"}`, []string{"é"}, "an invalid character"},
-		{str, `{"s":"a"}`, []string{"a\x00"}, "an invalid character"},
-		{str, `{"s":"a"}`, []string{"=?base64?YQ?="}, "invalid base64"},
-		{str, `{"s":"a"}`, []string{"=?base64?Y*==?="}, "invalid base64"},
-		{str, `{"s":"a"}`, []string{"=?base64?YQ==?="}, ""},
-		{str, `{"s":"=?BASE64?YQ==?="}`, []string{"=?BASE64?YQ==?="}, ""},
-		{str, `{"s":"YQ==?="}`, []string{"YQ==?="}, ""},
-		{str, `{"s":"=?base64?YQ=="}`, []string{"=?base64?YQ=="}, ""},
-		{str, `{"s":"=?base64?YQ==?="}`, []string{"=?base64?PT9iYXNlNjQ/WVE9PT89?="}, ""},
-		{str, `{"s":7}`, []string{"7"}, ""}, // the tool's schema rejects it
-		{str, `{"s":{"a":1}}`, nil, ""},
-		{str, `{"s":[1]}`, []string{"1"}, "not a single value"},
-		{num, `{"o":{"n":42}}`, []string{"42"}, ""},
-		{num, `{"o":{"n":42}}`, []string{"42.0"}, ""},
-		{num, `{"o":{"n":42.0}}`, []string{"42"}, ""},
-		{num, `{"o":{"n":-4.2e1}}`, []string{"-42"}, ""},
-		{num, `{"o":{"n":42}}`, []string{"43"}, "does not match"},
-		{num, `{"o":{"n":42}}`, []string{"+42"}, "does not match"},
-		{num, `{"o":{"n":42}}`, []string{"84/2"}, "does not match"},
-		{num, `{"o":{"n":42}}`, []string{"0x2a"}, "does not match"},
-		{num, `{"o":{"n":42}}`, []string{""}, "does not match"},
-		{num, `{"o":{"n":9007199254740991}}`, []string{"9007199254740991"}, ""},
-		{num, `{"o":{"n":9007199254740990}}`, []string{"9007199254740991"}, "does not match"},
-		{num, `{"o":{"n":9007199254740992}}`, []string{"9007199254740992"}, "a header cannot represent"},
-		{num, `{"o":{"n":1e999999999}}`, []string{"1"}, "a header cannot represent"},
-		{num, `{"o":{"n":1}}`, []string{"1e999999999"}, "does not match"},
-		{num, `{"o":null}`, nil, ""},
-		{num, `{"o":[]}`, nil, ""},
-		{num, `{"o":{}}`, []string{"1"}, "the argument o.n is not"},
-		{num, `{"n":1}`, nil, ""},
-		{yes, `{"b":true}`, []string{"true"}, ""},
-		{yes, `{"b": false }`, []string{"false"}, ""},
-		{yes, `{"b":true}`, []string{"True"}, "does not match"},
-		{yes, `{"b":true}`, []string{"1"}, "does not match"},
+		{text, `{"s":"eu"}`, []string{"eu"}, ""},
+		{text, `{"s":"eu"}`, []string{" eu\t"}, ""},
+		{text, `{"s":"eu"}`, []string{"EU"}, "does not match"},
+		{text, `{"s":"eu"}`, nil, "is missing"},
+		{text, `{"s":"eu"}`, []string{"eu", "eu"}, "(2 values)"},
+		{text, `{}`, nil, ""},
+		{text, ``, nil, ""},
+		{text, `{"s":null}`, nil, ""},
+		{text, `{"s":null}`, []string{"null"}, "the argument s is not"},
+		{text, `{}`, []string{""}, "the argument s is not"},
+		{text, `{"s":""}`, []string{""}, ""},
+		{text, `{"s":""}`, nil, "is missing"},
+		{text, `{"s":"\u00e9"}`, []string{"=?base64?w6k=?="}, ""},
+		{text, `{"s":"é"}`, []string{"é"}, "an invalid character"},
+		{text, `{"s":"a"}`, []string{"a\x00"}, "an invalid character"},
+		{text, `{"s":"a"}`, []string{"=?base64?YQ?="}, "invalid base64"},
+		{text, `{"s":"a"}`, []string{"=?base64?Y*==?="}, "invalid base64"},
+		{text, `{"s":"a"}`, []string{"=?base64?YQ==?="}, ""},
+		{text, `{"s":"=?BASE64?YQ==?="}`, []string{"=?BASE64?YQ==?="}, ""},
+		{text, `{"s":"YQ==?="}`, []string{"YQ==?="}, ""},
+		{text, `{"s":"=?base64?YQ=="}`, []string{"=?base64?YQ=="}, ""},
+		{text, `{"s":"=?base64?YQ==?="}`, []string{"=?base64?PT9iYXNlNjQ/WVE9PT89?="}, ""},
+		{text, `{"s":7}`, []string{"7"}, ""}, // the tool's schema rejects it
+		{text, `{"s":{"a":1}}`, nil, ""},
+		{text, `{"s":[1]}`, []string{"1"}, "not a single value"},
+		{integer, `{"o":{"n":42}}`, []string{"42"}, ""},
+		{integer, `{"o":{"n":42}}`, []string{"42.0"}, ""},
+		{integer, `{"o":{"n":42.0}}`, []string{"42"}, ""},
+		{integer, `{"o":{"n":-4.2e1}}`, []string{"-42"}, ""},
+		{integer, `{"o":{"n":42}}`, []string{"43"}, "does not match"},
+		{integer, `{"o":{"n":42}}`, []string{"+42"}, "does not match"},
+		{integer, `{"o":{"n":42}}`, []string{"84/2"}, "does not match"},
+		{integer, `{"o":{"n":42}}`, []string{"0x2a"}, "does not match"},
+		{integer, `{"o":{"n":42}}`, []string{""}, "does not match"},
+		{integer, `{"o":{"n":9007199254740991}}`, []string{"9007199254740991"}, ""},
+		{integer, `{"o":{"n":9007199254740990}}`, []string{"9007199254740991"}, "does not match"},
+		{integer, `{"o":{"n":9007199254740992}}`, []string{"9007199254740992"}, "a header cannot represent"},
+		{integer, `{"o":{"n":1e999999999}}`, []string{"1"}, "a header cannot represent"},
+		{integer, `{"o":{"n":1}}`, []string{"1e999999999"}, "does not match"},
+		{integer, `{"o":null}`, nil, ""},
+		{integer, `{"o":[]}`, nil, ""},
+		{integer, `{"o":{}}`, []string{"1"}, "the argument o.n is not"},
+		{integer, `{"n":1}`, nil, ""},
+		{boolean, `{"b":true}`, []string{"true"}, ""},
+		{boolean, `{"b": false }`, []string{"false"}, ""},
+		{boolean, `{"b":true}`, []string{"True"}, "does not match"},
+		{boolean, `{"b":true}`, []string{"1"}, "does not match"},
 	} {
 		p := mcphttp.Param{Header: "Mcp-Param-X", Type: c.param[0], Path: c.param[1:]}
 		err := p.Check([]byte(c.arguments), c.values)
@@ -190,7 +190,7 @@ func FuzzCleanSchema(f *testing.F) {
 		clean, _ := mcphttp.CleanSchema(schema)
 		again, left := mcphttp.Params(clean)
 		if len(left) > 0 || !cmp.Equal(params, again) || !valid(clean) {
-			t.Errorf("%s with errors %q: got %s with params %v, errors %q, want %v and none",
+			t.Errorf("%s with errors %q: got %s with params %v, errors %q, want %v and no errors",
 				schema, errs, clean, again, left, params)
 		}
 	})

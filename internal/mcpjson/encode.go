@@ -40,11 +40,11 @@ type object struct {
 
 func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
 	if p.down != nil {
-		said, err := p.down(m.Interface(), e.rev)
+		downgraded, err := p.down(m.Interface(), e.rev)
 		if err != nil {
 			return err
 		}
-		m = said.ProtoReflect()
+		m = downgraded.ProtoReflect()
 	}
 	if p.union != nil {
 		return e.union(m, p.union, o)

@@ -131,7 +131,7 @@ func tolerated(path string) bool {
 	case "ClientCapabilities.extensions", "ServerCapabilities.extensions", // in use before
 		"InitializeResult.capabilities.extensions":
 		return true
-	case "ElicitResult._meta", "ListRootsResult._meta", "CreateMessageResult._meta": // 2026-07-28: what the client said
+	case "ElicitResult._meta", "ListRootsResult._meta", "CreateMessageResult._meta": // 2026-07-28: of the client
 		return true
 	}
 	if strings.Contains(path, ".inputResponses.") && strings.HasSuffix(path, "._meta") { // the same

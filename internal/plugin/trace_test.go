@@ -56,7 +56,7 @@ func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 		{pythonTrace.read, `tools.py:5: tool "add": parameter "a" has no type hint; write a: str`, ``},
 		{pythonTrace.read, `
 			  File "/src/tools.py", line 5
-			said before
+			printed before
 			no luck`, ``},
 		{pythonTrace.read, ``, ``},
 	} {

@@ -458,7 +458,7 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 	case "one input request per round: survey", "repeats steps: survey":
 		return h.survey(r)
 	case "ignores declined forms: tell":
-		if r.GetInputResponses()["said"].GetElicit().GetAction() == "decline" {
+		if r.GetInputResponses()["answer"].GetElicit().GetAction() == "decline" {
 			return text("cancelled")
 		}
 	case "ignores client capabilities: tell":
