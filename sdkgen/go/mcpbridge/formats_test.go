@@ -115,24 +115,24 @@ func TestFormatsThatAreNotCheckedAreRefused(t *testing.T) {
 			}
 		}), "\n")
 	}
-	if got := add(with[struct {
+	if got := add(addTool[struct {
 		Day string `schema:"format=dat"`
 	}]); !strings.Contains(got, `field Day, schema:"format=dat": there is no format dat; did you mean date?`) {
 		t.Errorf("got %s", got)
 	}
-	if got := add(with[struct {
+	if got := add(addTool[struct {
 		Day int `schema:"format=date"`
 	}]); !strings.Contains(got, `field Day, schema:"format=date": it is for text`) {
 		t.Errorf("got %s", got)
 	}
 	for tag, fn := range map[string]func(*App){
-		`the default "today" does not fit: must be a date such as 2026-01-31`: with[struct {
+		`the default "today" does not fit: must be a date such as 2026-01-31`: addTool[struct {
 			Day string `schema:"format=date,default=today"`
 		}],
-		"the default 0 does not fit: must be at least 1": with[struct {
+		"the default 0 does not fit: must be at least 1": addTool[struct {
 			Days int `schema:"default=0,min=1"`
 		}],
-		`the default "c" does not fit: must be one of "a", "b"`: with[struct {
+		`the default "c" does not fit: must be one of "a", "b"`: addTool[struct {
 			Of string `schema:"enum=a|b,default=c"`
 		}],
 	} {
@@ -144,7 +144,7 @@ func TestFormatsThatAreNotCheckedAreRefused(t *testing.T) {
 
 func TestTitlesAreOfEveryChoice(t *testing.T) {
 	app := New("test", "1")
-	with[struct {
+	addTool[struct {
 		Seat string `schema:"enum=w|a,titles=Window"`
 	}](app)
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "there are 1 titles for 2 choices") {
@@ -169,6 +169,6 @@ func TestTitlesAreOfEveryChoice(t *testing.T) {
 	}
 }
 
-func with[In any](app *App) {
+func addTool[In any](app *App) {
 	Tool(app, "with", "", func(context.Context, In) (string, error) { return "", nil })
 }

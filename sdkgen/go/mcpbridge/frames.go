@@ -20,8 +20,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Tool calls as frames, which the bridge that launched this program sends instead of gRPC calls, at a lower cost.
-// proto/mcpbridge/v1/frames.md describes the protocol.
+// The kinds of frames. A bridge that launched this program sends tool calls as frames instead of gRPC calls, because they
+// cost less. proto/mcpbridge/v1/frames.md describes the protocol.
 const (
 	frameCall   = 1
 	frameCancel = 2
@@ -30,13 +30,13 @@ const (
 	frameEvent  = 17
 	frameResult = 18
 	frameError  = 19
-	frameGoAway = 20
+	frameLast = 20
 
-	frameHeader = 9
+	frameHeader = 9  // bytes before the payload
 	maxUnread   = 64 // maximum number of unread events of a call
 )
 
-// frames is the connection for such calls.
+// frames is the connection to the bridge for frames.
 type frames struct {
 	service *service
 	conn    net.Conn
@@ -51,11 +51,11 @@ type frames struct {
 	writing  bool        // a goroutine is writing out
 }
 
-// A framedCall call was received as a frame. The service uses it as a stream.
+// A framedCall is a call that was received as a frame. The service uses it as a stream.
 type framedCall struct {
 	grpc.ServerStream // not used
 
-	of     *frames
+	frames     *frames
 	id     uint32
 	ctx    context.Context //nolint:containedctx // the context of a stream
 	cancel context.CancelFunc
@@ -73,7 +73,7 @@ func dialFrames(ctx context.Context, s *service) *frames {
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
-		logger().Debug(fmt.Sprintf("calls come by gRPC only: %v", err))
+		logger().Debug(fmt.Sprintf("the bridge calls tools over gRPC only: %v", err))
 		return nil
 	}
 	f := &frames{service: s, conn: conn, running: map[uint32]*framedCall{}, ended: make(chan struct{})}
@@ -85,7 +85,7 @@ func (f *frames) serve() {
 	defer close(f.ended)
 	f.put(frameHello, 0, func(to []byte) []byte { return append(to, 1) })
 	if err := f.read(); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		logger().Debug(fmt.Sprintf("calls come by gRPC from now on: %v", err))
+		logger().Debug(fmt.Sprintf("the bridge calls tools over gRPC from now on: %v", err))
 	}
 	_ = f.conn.Close()
 	f.mu.Lock()
@@ -104,7 +104,7 @@ func (f *frames) read() error {
 		}
 		length, id, kind := binary.BigEndian.Uint32(header), binary.BigEndian.Uint32(header[4:]), header[8]
 		if length > maxMessage {
-			return fmt.Errorf("a frame of %d bytes is longer than a message may be", length)
+			return fmt.Errorf("frame of %d bytes exceeds %d bytes", length, maxMessage)
 		}
 		payload := make([]byte, length)
 		if _, err := io.ReadFull(in, payload); err != nil {
@@ -116,7 +116,7 @@ func (f *frames) read() error {
 	}
 }
 
-// handleFrame handles a frame.
+// handleFrame handles a frame. It returns an error for a protocol violation.
 func (f *frames) handleFrame(kind byte, id uint32, payload []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func (f *frames) handleFrame(kind byte, id uint32, payload []byte) error {
 			return nil // The LAST frame has informed the bridge.
 		}
 		f.last = id
-		c = &framedCall{of: f, id: id}
+		c = &framedCall{frames: f, id: id}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		f.running[id] = c
 		f.calls.Go(func() { c.serve(payload) })
@@ -157,22 +157,22 @@ func (c *framedCall) serve(payload []byte) {
 	if err != nil {
 		err = status.Errorf(codes.Internal, "the request cannot be read: %v", err)
 	} else if err = checkContract(req); err == nil {
-		err = protect(func() error { return c.of.service.CallTool(req, c) })
+		err = protect(func() error { return c.frames.service.CallTool(req, c) })
 	}
 	if c.last == nil && err == nil {
 		err = status.Error(codes.Internal, "the call ended without a result")
 	}
-	c.of.mu.Lock()
-	delete(c.of.running, c.id)
-	c.of.mu.Unlock()
+	c.frames.mu.Lock()
+	delete(c.frames.running, c.id)
+	c.frames.mu.Unlock()
 	if err == nil {
-		err = c.of.message(frameResult, c.id, c.last)
+		err = c.frames.send(frameResult, c.id, c.last)
 	}
 	if err == nil {
 		return
 	}
-	if err := c.of.message(frameError, c.id, status.Convert(err).Proto()); err != nil {
-		_ = c.of.message(frameError, c.id, status.Convert(err).Proto()) // a short message
+	if err := c.frames.send(frameError, c.id, status.Convert(err).Proto()); err != nil {
+		_ = c.frames.send(frameError, c.id, status.Convert(err).Proto()) // a short message
 	}
 }
 
@@ -186,8 +186,8 @@ func (c *framedCall) Send(m *pb.CallToolResponse) error {
 		return nil
 	}
 	c.once.Do(func() {
-		c.of.mu.Lock()
-		defer c.of.mu.Unlock()
+		c.frames.mu.Lock()
+		defer c.frames.mu.Unlock()
 		c.unread = make(chan struct{}, maxUnread)
 	})
 	select {
@@ -195,12 +195,12 @@ func (c *framedCall) Send(m *pb.CallToolResponse) error {
 	case <-c.ctx.Done():
 		return c.ctx.Err()
 	}
-	return c.of.message(frameEvent, c.id, m)
+	return c.frames.send(frameEvent, c.id, m)
 }
 
-// message sends a message, or the error if it cannot be sent: a message above the bridge's limit would end the
-// connection.
-func (f *frames) message(kind byte, id uint32, m proto.Message) error {
+// send sends a message. It returns an error, and sends nothing, if the message cannot be encoded or exceeds the bridge's
+// limit, which would end the connection.
+func (f *frames) send(kind byte, id uint32, m proto.Message) error {
 	if size := proto.Size(m); size > maxMessage {
 		what := "the event"
 		if kind == frameResult {
@@ -216,12 +216,12 @@ func (f *frames) message(kind byte, id uint32, m proto.Message) error {
 		return out
 	})
 	if failed != nil {
-		return status.Errorf(codes.Internal, "the answer cannot be written: %v", failed)
+		return status.Errorf(codes.Internal, "the response cannot be encoded: %v", failed)
 	}
 	return nil
 }
 
-// put writes a frame, unless payload fails. The first goroutine writes the frames of all others too.
+// put writes a frame, unless payload fails. If another goroutine is writing, that one writes this frame as well.
 func (f *frames) put(kind byte, id uint32, payload func(to []byte) []byte) {
 	frame := payload(make([]byte, frameHeader, 512))
 	if len(frame) < frameHeader {
@@ -260,7 +260,7 @@ func (f *frames) drain() {
 	f.draining = true
 	last := f.last
 	f.mu.Unlock()
-	f.put(frameGoAway, last, func(to []byte) []byte { return to })
+	f.put(frameLast, last, func(to []byte) []byte { return to })
 	<-f.ended // The bridge then closes the connection.
 	f.calls.Wait()
 }

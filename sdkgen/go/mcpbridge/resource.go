@@ -131,7 +131,7 @@ func fits(n *node, path, query []string, o details) error {
 	}
 	for _, p := range n.required {
 		if !slices.Contains(path, p.name) {
-			return fmt.Errorf("there is no {%s} for the field, or it may be missing, and the field is not optional",
+			return fmt.Errorf("the field for {%s} is required, but the template lacks the variable or has it in its query",
 				p.name)
 		}
 	}
@@ -145,9 +145,9 @@ func fits(n *node, path, query []string, o details) error {
 
 // readResult returns the contents of a resource whose function returned v.
 func readResult(v any, uri string, d details) (*pb.ReadResourceResult, error) {
-	usual := ""
+	defaultType := ""
 	if d.mimeType != nil {
-		usual = *d.mimeType
+		defaultType = *d.mimeType
 	}
 	parts := []any{v}
 	switch v := v.(type) {
@@ -167,7 +167,7 @@ func readResult(v any, uri string, d details) (*pb.ReadResourceResult, error) {
 	}
 	for i, part := range parts {
 		var err error
-		if result.Contents[i], err = contentsOf(part, uri, usual); err != nil {
+		if result.Contents[i], err = contentsOf(part, uri, defaultType); err != nil {
 			return nil, err
 		}
 	}
@@ -178,11 +178,11 @@ func readResult(v any, uri string, d details) (*pb.ReadResourceResult, error) {
 func (a *App) find(uri string) (definition, func(context.Context) (*pb.ReadResourceResult, error)) {
 	a.mu.RLock()
 	r := a.resources.byName[uri]
-	var fitting []*template
+	var candidates []*template
 	if r == nil {
 		a.templates.values(func(t *template) {
 			if strings.HasPrefix(uri, t.literal) {
-				fitting = append(fitting, t)
+				candidates = append(candidates, t)
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func (a *App) find(uri string) (definition, func(context.Context) (*pb.ReadResou
 	if r != nil {
 		return r.definition, r.read
 	}
-	for _, t := range fitting {
+	for _, t := range candidates {
 		if values := t.match(uri); values != nil {
 			return t.definition, func(ctx context.Context) (*pb.ReadResourceResult,
 				error,

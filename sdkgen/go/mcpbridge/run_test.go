@@ -449,7 +449,7 @@ func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
 			t.Errorf("the stack is\n%s", record.Stack)
 		}
 		if !warned {
-			t.Error("nothing was said of the tool without a description")
+			t.Error("no warning about the tool without a description")
 		}
 		return
 	}

@@ -216,7 +216,7 @@ func TestResultsOfEveryType(t *testing.T) {
 	}
 }
 
-// Values without a form in JSON are rejected with their place.
+// Values that JSON cannot represent are rejected, and the error names their location.
 func TestResultsThatJSONCannotHold(t *testing.T) {
 	type row struct {
 		Price float64 `json:"price"`
@@ -279,7 +279,7 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 	fails(app, "meant", func() error { return mcpbridge.ToolError("no city %q", "Atlantis") })
 	index := func(i int) int { return []int{}[i] }
 	fails(app, "panics", func() error { return fmt.Errorf("%d", index(5)) })
-	fails(app, "cancelled", func() error { return context.Canceled }) // something of the tool's own
+	fails(app, "cancelled", func() error { return context.Canceled }) // of a context of the tool's own
 	fails(app, "exact", func() error {
 		return fmt.Errorf("wrapped: %w", &mcpbridge.Error{Code: -32050, Message: "busy", Data: M{"retry": 3}})
 	})
@@ -410,11 +410,11 @@ func TestIdentityOfTheCaller(t *testing.T) {
 			mcpbridge.ClientInfo(ctx).GetName(),
 			" ", mcpbridge.ProtocolVersion(ctx), " ", mcpbridge.RequestMeta(ctx)["k"]), nil
 	})
-	about := mcpbridgetest.Everything()
-	about.Verified.Principal = &pb.Principal{Subject: "ada"}
-	about.Verified.Headers = map[string]string{"x-team": "red"}
-	about.Meta = `{"k":"v"}`
-	if got, want := mcpbridgetest.Call(t, app, "who", nil, mcpbridgetest.WithCaller(about)).Text(),
+	caller := mcpbridgetest.Everything()
+	caller.Verified.Principal = &pb.Principal{Subject: "ada"}
+	caller.Verified.Headers = map[string]string{"x-team": "red"}
+	caller.Meta = `{"k":"v"}`
+	if got, want := mcpbridgetest.Call(t, app, "who", nil, mcpbridgetest.WithCaller(caller)).Text(),
 		"ada red mcpbridgetest 2026-07-28 v"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -460,11 +460,11 @@ func TestProgressAndLogs(t *testing.T) {
 
 	mcpbridge.Progress(<-late, 1, 1) // After the result nothing is sent, and nothing breaks.
 
-	about := mcpbridgetest.Everything()
-	about.ProgressWanted, about.LogLevel = false, pb.LogLevel_LOG_LEVEL_UNSPECIFIED
-	if called := mcpbridgetest.Call(t, app, "works", nil, mcpbridgetest.WithCaller(about)); len(called.Progress)+
+	caller := mcpbridgetest.Everything()
+	caller.ProgressWanted, caller.LogLevel = false, pb.LogLevel_LOG_LEVEL_UNSPECIFIED
+	if called := mcpbridgetest.Call(t, app, "works", nil, mcpbridgetest.WithCaller(caller)); len(called.Progress)+
 		len(called.Logs) > 0 {
-		t.Errorf("got %v %v unasked", called.Progress, called.Logs)
+		t.Errorf("got %v %v, which the caller did not request", called.Progress, called.Logs)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestChecksAgreeWithJSONSchema(t *testing.T) {
 	if err := json.Unmarshal([]byte(in.schema), &s); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := s.Resolve(nil)
+	resolved, err := s.Resolve(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestChecksAgreeWithJSONSchema(t *testing.T) {
 		"more":   {`1`},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	fits := 0
+	valid := 0
 	for range 20_000 {
 		var members []string
 		for name, of := range values {
@@ -75,20 +75,20 @@ func TestChecksAgreeWithJSONSchema(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &value); err != nil {
 			t.Fatal(err)
 		}
-		want := whole.Validate(value)
+		want := resolved.Validate(value)
 		v, got := in.read([]byte(text))
 		if (want == nil) != (got == nil) {
 			t.Fatalf("%s\ngot:  %v\nwant: %v, from jsonschema-go", text, got, want)
 		}
 		if got == nil {
-			fits++
+			valid++
 			if v.Text == "" {
 				t.Fatalf("%s was read as %+v", text, v)
 			}
 		}
 	}
-	if fits < 100 {
-		t.Errorf("only %d of the texts fit", fits)
+	if valid < 100 {
+		t.Errorf("only %d of the texts are valid", valid)
 	}
 }
 
@@ -101,7 +101,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(`{"text":"\ud83c","list":[1,`)
 	fuzzing.Run(f, func(t *testing.T, text string) {
 		if _, err := in.read([]byte(text)); err == nil && text != "" && !json.Valid([]byte(text)) {
-			t.Errorf("%q was taken for JSON", text)
+			t.Errorf("%q was accepted as JSON", text)
 		}
 	})
 }

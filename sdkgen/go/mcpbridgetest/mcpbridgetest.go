@@ -245,8 +245,8 @@ func response(tb testing.TB, question *pb.InputRequest, given any) *pb.InputResp
 		return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: action}}}
 	}
 	if question.GetCreateMessage() != nil {
-		said, _ := given.(string)
-		block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: said}}}
+		text, _ := given.(string)
+		block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}
 		m := &pb.CreateMessageResult{Role: "assistant", Content: []*pb.ContentBlock{block}, Model: "test"}
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: m}}
 	}

@@ -143,11 +143,11 @@ func (c *Client) Call(name string, args any) string {
 	if err := json.Unmarshal(m.Result, &r); err != nil {
 		c.t.Fatal(err)
 	}
-	var said strings.Builder
+	var text strings.Builder
 	for _, block := range r.Content {
-		said.WriteString(block.Text)
+		text.WriteString(block.Text)
 	}
-	return said.String()
+	return text.String()
 }
 
 // Await returns the response to the request with an id.

@@ -69,7 +69,7 @@ COMPLETIONS = v1.ServerCapabilities(completions=v1.Capability())
 
 
 def test_capabilities_follow_the_definitions() -> None:
-    def can(*has: Any) -> v1.ServerCapabilities:
+    def capabilities_of(*has: Any) -> v1.ServerCapabilities:
         app = App("test")
         for add in has:
             add(app)
@@ -90,15 +90,17 @@ def test_capabilities_follow_the_definitions() -> None:
         def names(value: str) -> list[str]:
             return []
 
-    assert can(lambda app: app.add_tool(nothing)) == expected(TOOLS)
-    assert can(lambda app: app.add_tool(of_kind)) == expected(TOOLS)
-    assert can(lambda app: app.add_resource("a:b", nothing)) == expected(RESOURCES)
-    assert can(lambda app: app.add_resource("a:{kind}", of_kind)) == expected(RESOURCES, COMPLETIONS)
-    assert can(lambda app: app.add_prompt(nothing)) == expected(PROMPTS)
-    assert can(lambda app: app.add_prompt(of_kind)) == expected(PROMPTS, COMPLETIONS)
-    assert can(lambda app: app.add_tool(nothing, task=True)) == expected(TOOLS, TASKS)
-    assert can(completed) == expected(PROMPTS, COMPLETIONS)
-    assert can(lambda app: app.add_prompt(nothing), lambda app: app.add_tool(nothing)) == expected(TOOLS, PROMPTS)
+    assert capabilities_of(lambda app: app.add_tool(nothing)) == expected(TOOLS)
+    assert capabilities_of(lambda app: app.add_tool(of_kind)) == expected(TOOLS)
+    assert capabilities_of(lambda app: app.add_resource("a:b", nothing)) == expected(RESOURCES)
+    assert capabilities_of(lambda app: app.add_resource("a:{kind}", of_kind)) == expected(RESOURCES, COMPLETIONS)
+    assert capabilities_of(lambda app: app.add_prompt(nothing)) == expected(PROMPTS)
+    assert capabilities_of(lambda app: app.add_prompt(of_kind)) == expected(PROMPTS, COMPLETIONS)
+    assert capabilities_of(lambda app: app.add_tool(nothing, task=True)) == expected(TOOLS, TASKS)
+    assert capabilities_of(completed) == expected(PROMPTS, COMPLETIONS)
+    assert capabilities_of(lambda app: app.add_prompt(nothing), lambda app: app.add_tool(nothing)) == expected(
+        TOOLS, PROMPTS
+    )
 
 
 async def test_a_user_interface_is_declared_and_has_its_type() -> None:
@@ -383,7 +385,7 @@ def logger() -> Iterator[logging.Logger]:
 async def test_logging_goes_to_the_caller(logger: logging.Logger) -> None:
     app = App("test")
     app.forward_logging("test_app.part")
-    app.forward_logging(logger)  # Once is enough.
+    app.forward_logging(logger)  # It is already forwarded: no effect.
     assert len(logger.handlers) >= 2, "what is logged still goes to stderr"
 
     @app.tool
@@ -422,7 +424,7 @@ async def test_logging_goes_to_the_caller(logger: logging.Logger) -> None:
     logger.info("No call is in flight.")
 
 
-async def test_calls_that_log_at_once_do_not_wait_for_each_other(logger: logging.Logger) -> None:
+async def test_concurrent_calls_log_without_waiting_for_each_other(logger: logging.Logger) -> None:
     app = App("test")
     app.forward_logging(logger)
 
@@ -440,7 +442,7 @@ async def test_calls_that_log_at_once_do_not_wait_for_each_other(logger: logging
     async def one(name: str) -> int:
         return len((await call(app, name, context=EVERYTHING)).logs)
 
-    # In tasks, as gRPC calls them: each has its own context.
+    # As under gRPC, each call runs in an asyncio task with its own context.
     tasks = [asyncio.create_task(one(name)) for name in ("here", "there") * 8]
     assert await asyncio.wait_for(asyncio.gather(*tasks), 20) == [500] * 16
 

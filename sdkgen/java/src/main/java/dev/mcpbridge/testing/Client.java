@@ -30,8 +30,9 @@ import tools.jackson.databind.node.ObjectNode;
  * }
  * }</pre>
  *
- * <p>It uses 2025-11-25 and supports all questions. It is not thread-safe. The bridge is {@code mcpbridge} in PATH, or
- * the program in the system property or environment variable {@code MCPBRIDGE_BIN}. Its log goes to standard error.
+ * <p>It uses 2025-11-25 and supports elicitation, sampling and roots. It is not thread-safe. The bridge is {@code
+ * mcpbridge} in PATH, or the program in the system property or environment variable {@code MCPBRIDGE_BIN}. Its log goes
+ * to standard error.
  */
 public final class Client implements AutoCloseable {
   private static final JsonMapper JSON = new JsonMapper();
@@ -48,7 +49,7 @@ public final class Client implements AutoCloseable {
   private final Deque<JsonNode> notifications = new ArrayDeque<>();
   private BiFunction<String, JsonNode, Object> answers =
       (method, params) -> {
-        throw new AssertionError("the server asked " + method + ", and the test has no answer: " + params);
+        throw new AssertionError("the server requested " + method + ", and the test has no answer: " + params);
       };
   private int id;
   private JsonNode initialized;
@@ -127,7 +128,7 @@ public final class Client implements AutoCloseable {
     reader.setDaemon(true);
     reader.start();
     try {
-      Map<String, ?> can =
+      Map<String, ?> capabilities =
           Map.of(
               "elicitation",
               Map.of("form", Map.of(), "url", Map.of()),
@@ -142,7 +143,7 @@ public final class Client implements AutoCloseable {
                   "protocolVersion",
                   "2025-11-25",
                   "capabilities",
-                  can,
+                  capabilities,
                   "clientInfo",
                   Map.of("name", "dev.mcpbridge.testing", "version", "1")));
       notify("notifications/initialized", Map.of());
