@@ -33,12 +33,12 @@ import (
 
 const (
 	floorMethod = "/bench.v1.Floor/Echo"
-	identityEnv = "BENCH_FLOOR_IDENTITY" // certificate and key in PEM; set: mutual TLS
+	identityEnv = "BENCH_FLOOR_IDENTITY" // certificate and key in PEM; if set, the plugin requires mutual TLS
 )
 
 func serveFloor(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("serve-floor", flag.ContinueOnError)
-	withTLS := f.Bool("tls", false, "mutual TLS towards the plugin, P-256 as the bridge has it")
+	withTLS := f.Bool("tls", false, "mutual TLS towards the plugin, with P-256 keys as in the bridge")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func serveFloor(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() {
-		_ = plugin.Process.Signal(syscall.SIGTERM) // it may have ended
-		_ = plugin.Wait()                          // by the signal
+		_ = plugin.Process.Signal(syscall.SIGTERM) // the plugin may have exited
+		_ = plugin.Wait()                          // the error reports the signal
 	}()
 
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(creds), grpc.WithAuthority("localhost"))
@@ -116,7 +116,7 @@ func floorHandler(conn grpc.ClientConnInterface) http.Handler {
 		answer = append(append(answer, arguments[:len(arguments)-2]...), "}}"...)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-		_, _ = w.Write(answer) // the caller notices
+		_, _ = w.Write(answer) // the client may have disconnected
 	})
 }
 
@@ -135,7 +135,7 @@ func floorHandshake(w http.ResponseWriter, body []byte) {
 // floorPlugin returns the bytes that it receives.
 func floorPlugin(ctx context.Context, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("floor-plugin wants a socket, got %q", args)
+		return fmt.Errorf("floor-plugin needs a socket, got %q", args)
 	}
 	creds := insecure.NewCredentials()
 	if identity := os.Getenv(identityEnv); identity != "" {

@@ -28,7 +28,7 @@ const (
 )
 
 // A cable is the network between a bridge and a backend. It can be cut in one direction or both. As in a real
-// partition, a cut is silent and data in transit waits. When the cable is mended, the data is delivered, as in TCP, or
+// partition, a cut is silent and data in transit waits. When the cable is healed, the data is delivered, as in TCP, or
 // the connections are reset.
 type cable struct {
 	addr, target string
@@ -92,7 +92,7 @@ func (c *cable) accept() {
 		}
 		c.mu.Unlock()
 		if filler {
-			_ = in.Close() // mend closed the other end
+			_ = in.Close() // heal closed the other end
 			continue
 		}
 		out, err := net.Dial("tcp", c.target)
@@ -163,8 +163,8 @@ func (c *cable) sever(ways ...int) {
 	}
 }
 
-// mend ends a cut.
-func (c *cable) mend(reset bool) {
+// heal ends a cut.
+func (c *cable) heal(reset bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if reset {
@@ -189,7 +189,7 @@ func (c *cable) connections() int {
 }
 
 func (c *cable) close() {
-	c.mend(true)
+	c.heal(true)
 	c.mu.Lock()
 	c.closed = true
 	c.changed.Broadcast()
@@ -218,11 +218,11 @@ type partitionResult struct {
 	detected, back []time.Duration
 	refused        []time.Duration // until calls were refused, after the cut was detected
 	outcomes       map[string]int
-	given          []time.Duration // until calls in flight failed
+	failed         []time.Duration // until calls in flight failed
 	early          int             // calls in flight that failed in a short outage
 	connections    int
 	wrongs         []checker.Wrong
-	held           []string // leaked resources
+	leaks          []string
 }
 
 // failNetwork is F16 and R12: the network between a bridge and a dialed backend is cut in one direction or both, once
@@ -234,7 +234,7 @@ func failNetwork(ctx context.Context, r *Rig) error {
 	for i, p := range partitions {
 		wg.Go(func() {
 			var err error
-			if results[i], err = r.part(ctx, p, r.cycles(1, 15)); err != nil {
+			if results[i], err = r.partition(ctx, p, r.cycles(1, 15)); err != nil {
 				errs[i] = fmt.Errorf("%s: %w", p.name, err)
 			}
 		})
@@ -255,46 +255,46 @@ func failNetwork(ctx context.Context, r *Rig) error {
 			sum.outcomes[k] += n
 			calls += n
 		}
-		sum.given = append(sum.given, p.given...)
+		sum.failed = append(sum.failed, p.failed...)
 		sum.early += p.early
 		sum.connections += p.connections
 		sum.wrongs = append(sum.wrongs, p.wrongs...)
-		for _, h := range p.held {
-			sum.held = append(sum.held, partitions[i].name+": "+h)
+		for _, h := range p.leaks {
+			sum.leaks = append(sum.leaks, partitions[i].name+": "+h)
 		}
 	}
 	// A cut may need one new connection and two failed attempts, a short cut with a reset one connection.
 	most := len(partitions) + 3*sum.cuts + sum.flaps
-	r.report("F16", len(sum.wrongs)+len(sum.held) == 0 && sum.outcomes["unknown"] > 0 &&
+	r.report("F16", len(sum.wrongs)+len(sum.leaks) == 0 && sum.outcomes["unknown"] > 0 &&
 		sum.outcomes["not_executed"] > 0 && sum.connections <= most,
 		"the network is cut in one direction or both, and repeatedly: 0 wrong, 0 leaks, no storm of connections",
 		"%d cuts and %d short ones, %d calls %v: %d wrong %s; %d connections (at most %d) %s", sum.cuts, sum.flaps,
 		calls, sum.outcomes,
-		len(sum.wrongs), kinds(sum.wrongs), sum.connections, most, strings.Join(sum.held, "; "))
+		len(sum.wrongs), kinds(sum.wrongs), sum.connections, most, strings.Join(sum.leaks, "; "))
 	r.report("R12", len(sum.detected) == sum.cuts && quantile(sum.detected, .99) <= 3*time.Second &&
 		quantile(sum.back, .99) <= time.Second &&
-		quantile(sum.refused, .99) <= 50*time.Millisecond && quantile(sum.given, .99) <= 6*time.Second &&
+		quantile(sum.refused, .99) <= 50*time.Millisecond && quantile(sum.failed, .99) <= 6*time.Second &&
 		sum.early == 0,
 		"detected within 3 s, then calls are refused within 50 ms, p99; calls in flight fail within 6 s, none within "+
 			"3.8 s; answered within 1 s after the cut",
 		"detected within p50 %v, max %v; %d calls refused within p50 %v, p99 %v; %d calls in flight failed within "+
 			"max %v, %d too early; answered within p50 %v, max %v",
 		quantile(sum.detected, .5), quantile(sum.detected, 1), len(sum.refused), quantile(sum.refused, .5),
-		quantile(sum.refused, .99), len(sum.given), quantile(sum.given, 1), sum.early, quantile(sum.back, .5),
+		quantile(sum.refused, .99), len(sum.failed), quantile(sum.failed, 1), sum.early, quantile(sum.back, .5),
 		quantile(sum.back, 1))
 	return nil
 }
 
-// soon is when the network is mended before calls in flight time out.
-const soon = 3800 * time.Millisecond
+// shortCut is the duration of a cut that calls in flight survive.
+const shortCut = 3800 * time.Millisecond
 
 type outage struct {
-	cut, known, mended time.Time
-	long               bool
+	cut, detected, healed time.Time
+	long                  bool
 }
 
-// part cuts the network of one bridge in one way.
-func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResult, error) {
+// partition cuts the network of one bridge repeatedly, and returns the effect.
+func (r *Rig) partition(ctx context.Context, p partition, cycles int) (partitionResult, error) {
 	res := partitionResult{outcomes: map[string]int{}}
 	dir, err := os.MkdirTemp(r.dir, "b")
 	if err != nil {
@@ -337,14 +337,14 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 			time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) // time without a cut
 			wire.sever(p.ways...)
 			time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
-			wire.mend(p.reset)
+			wire.heal(p.reset)
 			res.flaps++
 		}
 		lasting := 6500 * time.Millisecond
 		if r.long {
 			lasting += rand.N(8 * time.Second)
 		}
-		for _, lasts := range []time.Duration{soon, lasting} {
+		for _, lasts := range []time.Duration{shortCut, lasting} {
 			time.Sleep(1200*time.Millisecond + rand.N(time.Second)) // at a random phase of the health checks
 			o, err := p.outage(ctx, b, wire, lasts)
 			if err != nil {
@@ -362,7 +362,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 	}
 	after := settled(b)
 	if after.FDs > before.FDs || after.Threads > before.Threads+5 {
-		res.held = append(res.held,
+		res.leaks = append(res.leaks,
 			fmt.Sprintf("fds %d → %d, threads %d → %d", before.FDs, after.FDs, before.Threads, after.Threads))
 	}
 	for _, c := range callers {
@@ -384,7 +384,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 	for i := range history {
 		unknown[history[i].Token] = outcome(&history[i]) == "unknown"
 	}
-	// The backend receives the cancellation of a call when the network is mended.
+	// The backend receives the cancellation of a call when the network is healed.
 	res.wrongs = slices.DeleteFunc(checker.Rule{}.Judge(history, entries), func(w checker.Wrong) bool {
 		return w.Kind == checker.UnrequestedCancel && unknown[w.Token]
 	})
@@ -400,18 +400,18 @@ func (p partition) outage(ctx context.Context, b *Bridge, wire *cable, lasts tim
 	case <-b.Lost: // of an earlier cut
 	default:
 	}
-	o := outage{cut: time.Now(), long: lasts > soon}
+	o := outage{cut: time.Now(), long: lasts > shortCut}
 	wire.sever(p.ways...)
 	select {
-	case o.known = <-b.Lost:
+	case o.detected = <-b.Lost:
 	case <-time.After(20 * time.Second):
 		return o, fmt.Errorf("the bridge did not detect the cut within 20 s; the log is in %s", b.Dir)
 	case <-ctx.Done():
 		return o, ctx.Err()
 	}
 	time.Sleep(time.Until(o.cut.Add(lasts)))
-	o.mended = time.Now()
-	wire.mend(p.reset)
+	o.healed = time.Now()
+	wire.heal(p.reset)
 	return o, nil
 }
 
@@ -425,13 +425,13 @@ func (res *partitionResult) read(history []checker.Call, outages []outage) {
 		begin, end := time.Unix(0, c.Begin), time.Unix(0, c.End)
 		for n, o := range outages {
 			switch {
-			case got == "result" && begin.After(o.known) && end.After(o.mended) &&
+			case got == "result" && begin.After(o.detected) && end.After(o.healed) &&
 				(back[n].IsZero() || end.Before(back[n])):
 				back[n] = end
-			case got == "not_executed" && begin.After(o.known.Add(10*time.Millisecond)) && end.Before(o.mended):
+			case got == "not_executed" && begin.After(o.detected.Add(10*time.Millisecond)) && end.Before(o.healed):
 				res.refused = append(res.refused, end.Sub(begin))
-			case got == "unknown" && end.After(o.cut) && end.Before(o.mended):
-				res.given = append(res.given, time.Duration(c.End-max(c.Begin, o.cut.UnixNano())))
+			case got == "unknown" && end.After(o.cut) && end.Before(o.healed):
+				res.failed = append(res.failed, time.Duration(c.End-max(c.Begin, o.cut.UnixNano())))
 				if !o.long {
 					res.early++
 				}
@@ -439,11 +439,11 @@ func (res *partitionResult) read(history []checker.Call, outages []outage) {
 		}
 	}
 	for n, o := range outages {
-		res.detected = append(res.detected, o.known.Sub(o.cut))
+		res.detected = append(res.detected, o.detected.Sub(o.cut))
 		if back[n].IsZero() {
 			back[n] = time.Now() // fails the goal
 		}
-		res.back = append(res.back, back[n].Sub(o.mended))
+		res.back = append(res.back, back[n].Sub(o.healed))
 	}
 }
 

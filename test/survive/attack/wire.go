@@ -93,7 +93,7 @@ func dial(addr string) (*link, error) {
 	return &link{c, bufio.NewReader(c)}, nil
 }
 
-// An answer is a response, complete unless it is an endless stream.
+// An answer is a response. Its body is complete, unless it is an endless stream.
 type answer struct {
 	*http.Response
 	body []byte
@@ -258,7 +258,7 @@ func openEvents(addr string, r *request) (*eventStream, error) {
 			e.endpoint = strings.TrimSpace(data)
 		}
 	}
-	_ = c.SetReadDeadline(time.Time{}) // as above
+	_ = c.SetReadDeadline(time.Time{}) // no error: the socket is open
 	go func() {                        // ends with the connection
 		defer close(e.done)
 		for {

@@ -160,7 +160,7 @@ func (s *server) serveStdio() error {
 		case m.Method != "tools/call":
 			send(s.answer(&m))
 		default:
-			its, cancel := context.WithCancel(ctx)
+			callCtx, cancel := context.WithCancel(ctx)
 			mu.Lock()
 			running[string(m.ID)] = cancel
 			mu.Unlock()
@@ -169,7 +169,7 @@ func (s *server) serveStdio() error {
 				if a := &m.Params.Arguments; a.Fault == "print" {
 					send(strings.Repeat("loading\n", a.Bytes) + "loaded")
 				}
-				response := s.call(its, &m, send)
+				response := s.call(callCtx, &m, send)
 				mu.Lock()
 				delete(running, string(m.ID))
 				mu.Unlock()
