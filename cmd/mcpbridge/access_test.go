@@ -143,14 +143,14 @@ backends: [{name: one, launch: {command: [%q]}}, {name: two, launch: {command: [
 		}
 		return res, string(body)
 	}
-	const at = "/.well-known/oauth-protected-resource/mcp"
+	const metadataPath = "/.well-known/oauth-protected-resource/mcp"
 	for _, name := range []string{"", "/one", "/two"} {
 		res, _ := get(r.url + name)
-		want := `resource_metadata="https://tools.example.com` + at + name + `"`
+		want := `resource_metadata="https://tools.example.com` + metadataPath + name + `"`
 		if res.StatusCode != 401 || !strings.Contains(res.Header.Get("WWW-Authenticate"), want) {
 			t.Errorf("%s: %s %s", name, res.Status, res.Header)
 		}
-		res, body := get(strings.TrimSuffix(r.url, "/x") + at + name)
+		res, body := get(strings.TrimSuffix(r.url, "/x") + metadataPath + name)
 		if res.StatusCode != 200 || !strings.Contains(body, `"resource":"https://tools.example.com/mcp`+name+`"`) {
 			t.Errorf("%s: %s %s", name, res.Status, body)
 		}
@@ -252,7 +252,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 	}{
 		{"a certificate is sufficient", "", "slow", "", codes.OK, "", ada},
 		{"the tool needs a scope that no caller can have", "", "echo", "", codes.PermissionDenied, refused, ""},
-		{"tokens are good as well", tokens, "slow", "", codes.OK, "", ada},
+		{"a certificate is sufficient although tokens are configured", tokens, "slow", "", codes.OK, "", ada},
 		{"the tool needs a scope", tokens, "echo", "", codes.PermissionDenied, refused, ""},
 		{"the tool needs a scope, and a token has it", tokens, "echo", "t-of-root", codes.OK, "", "root"},
 		{"an invalid token", tokens, "slow", "t-of-eve", codes.Unauthenticated, "not executed", ""},
@@ -300,7 +300,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 }
 
 // Scopes of tools require that every address authenticates callers, including the default one.
-func TestToolScopesRequireOAuth(t *testing.T) {
+func TestToolScopesRequireAuthentication(t *testing.T) {
 	const (
 		token = "auth: {tokens: [{token: t, subject: s}]}"
 		certs = "tls: {cert: a, key: b, clientCA: c}"

@@ -104,7 +104,7 @@ backends:
 	}
 }
 
-// An endpoint has its configured path in one canonical form only, which may be the root.
+// An endpoint is served only at the canonical form of its configured path. The path may be the root.
 func TestPathsOfEndpoints(t *testing.T) {
 	config := writeConfig(t, fmt.Sprintf("backends: [{name: one, launch: {command: [%q]}}]", echoGo(t)))
 	for at, paths := range map[string]map[string]int{
@@ -159,14 +159,14 @@ func TestRunServesEveryTarget(t *testing.T) {
 		}
 		if text, err := r.at("/"+c.name).call(t, strings.TrimPrefix(c.tool, "here_"), `{"what":"tea"}`); err != nil ||
 			text != `{"what":"tea"}` {
-			t.Errorf("%v: %s at its name: got %q, %v", c.args, c.tool, text, err)
+			t.Errorf("%v: %s at the endpoint of its backend: got %q, %v", c.args, c.tool, text, err)
 		}
 		r.drain()
 		r.wait(t)
 	}
 }
 
-func TestClientSkipsUnresponsiveServers(t *testing.T) {
+func TestClientSkipsUnavailableBackends(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	config := writeConfig(t, fmt.Sprintf(`
@@ -182,7 +182,7 @@ backends:
 	}
 	for _, name := range []string{"broken", "gone", "away"} {
 		if !strings.Contains(got.stderr, `"backend":"`+name+`"`) {
-			t.Errorf("no warning of %s:\n%s", name, got.stderr)
+			t.Errorf("no warning about %s:\n%s", name, got.stderr)
 		}
 	}
 	if got := runCommand(t, "", "call", config, "broken_echo", "n=1"); got.code != problem.ExitPlugin ||
@@ -190,7 +190,7 @@ backends:
 		t.Errorf("tool of a backend that did not start: %+v", got)
 	}
 	if got := runCommand(t, "", "call", config, "gone_echo", "n=1"); got.code != problem.ExitUnreachable {
-		t.Errorf("tool of an unknown backend: %+v", got)
+		t.Errorf("tool of an unreachable backend: %+v", got)
 	}
 	if got := runCommand(t, "", "call", config, "one", "echo", "n=1"); got.code != problem.ExitTool ||
 		!strings.Contains(got.stderr, "it is a server: write -c FILE one") {
@@ -271,7 +271,7 @@ backends:
 `, socket, echoGo(t), echoGo(t)))
 	r := start(t, nil, nil, "run", "-c", config)
 	if r.url != "" {
-		t.Errorf("it serves MCP at the unconfigured path %s", r.url)
+		t.Errorf("MCP is served at %s, which is not configured", r.url)
 	}
 	if got := runCommand(t, "", "call", socket, "two_echo",
 		"n=1"); got != (commandOutput{`{"n":1}` + "\n", "", problem.ExitOK}) {

@@ -30,14 +30,14 @@ type health struct {
 func (a *App) newProbeServer() *probeServer {
 	o := &probeServer{app: a, port: conns.Port{Name: "probe", Log: a.Log}}
 	mux := http.NewServeMux()
-	for path, is := range map[string]func() bool{
+	for path, isHealthy := range map[string]func() bool{
 		"/livez":    func() bool { return true },
 		"/startupz": func() bool { return a.lifecycle.Phase() >= lifecycle.Running },
 		"/readyz":   o.ready,
 	} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.respond(w, is()) })
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.respond(w, isHealthy()) })
 	}
-	// A probe has an IP address in its Host header. Requests with a name are rejected: it may be rebound.
+	// The Host header of a probe has an IP address. Requests with a host name are rejected, because of DNS rebinding.
 	defaults := limits.Defaults() // the configured limits are for clients
 	guard := &mcphttp.Guard{Addresses: true, Log: a.Log}
 	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,7 @@ func (o *probeServer) run(ctx context.Context) {
 	if o.app.ops == nil {
 		return
 	}
-	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe in progress receives the final state
+	defer context.AfterFunc(ctx, func() { o.srv.Close() })()
 	if err := o.srv.Serve(o.port.Listener(o.app.ops)); ctx.Err() == nil {
 		o.app.Log.Error().Err(err).Msg("the probe server failed")
 	}
@@ -96,7 +96,7 @@ func (o *probeServer) respond(w http.ResponseWriter, healthy bool) {
 			h.Backends[b.Name] = "not ready"
 		}
 	}
-	body, _ := json.Marshal(h) //nolint:errchkjson // strings can always be written
+	body, _ := json.Marshal(h) //nolint:errchkjson // strings can always be encoded
 	w.Header().Set("Content-Type", mcphttp.JSON)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -21,7 +21,7 @@ const (
 
 // Run starts the backends and serves them until ctx ends, the client closes stdin, or a front fails. A single launched
 // backend must start; a dialed one, or one of several, may become ready later. When ctx ends, Run accepts no more calls
-// and waits for those in flight as long as the configuration allows, or until now ends. When it returns, everything
+// and waits for those in flight as long as the configuration allows, or until abort ends. When it returns, everything
 // that it started has ended.
 func (a *App) Run(ctx, abort context.Context) error {
 	probes := a.newProbeServer()
@@ -33,7 +33,7 @@ func (a *App) Run(ctx, abort context.Context) error {
 	if a.Reap != nil {
 		background.Go(func() { a.Reap(probeCtx) })
 	}
-	// The backends run on when now ends: clients must first receive errors that their calls were interrupted, instead
+	// The backends run on when abort ends: clients must first receive errors that their calls were interrupted, instead
 	// of errors of a backend that exited.
 	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(abort))
 	backendsDone := make(chan error, 1)

@@ -8,7 +8,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-func TestListAnswersOfForms(t *testing.T) {
+// The answers for a list field are the items of the list in every form, or one JSON list for each form.
+func TestAnswersForListFields(t *testing.T) {
 	list := signature.Property{Name: "via", Schema: signature.Of(`{"type":"array","items":{"type":"string"}}`)}
 	for _, c := range []struct{ answers, first, second string }{
 		{`a`, `[a]`, `[a]`},

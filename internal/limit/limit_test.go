@@ -126,8 +126,8 @@ func TestCallsQueueInBurstsAndNotInOverload(t *testing.T) {
 	}{
 		{"the first call waits for callQueue", []int{0}, []int{100}},
 		{"calls of the same burst are refused with it", []int{0, 40, 94, 95}, []int{100, 100, 100, 100}},
-		{"each call waits for at least a twentieth", []int{0, 96, 99}, []int{100, 101, 104}},
-		{"calls in an overload wait for a twentieth", []int{0, 101, 500, 1100}, []int{100, 106, 505, 1105}},
+		{"each call waits for at least a twentieth of callQueue", []int{0, 96, 99}, []int{100, 101, 104}},
+		{"an overload reduces callQueue to a twentieth", []int{0, 101, 500, 1100}, []int{100, 106, 505, 1105}},
 		{"the overload ends after ten times callQueue", []int{0, 1100, 2105, 3300}, []int{100, 1105, 2110, 3400}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestCallsTimeOutIdleAndInTotal(t *testing.T) {
 				began := time.Now()
 				_, err := h.Handle(t.Context(), call(""), ignore)
 				if took := time.Since(began); took != c.after {
-					t.Errorf("got an end after %v, want %v", took, c.after)
+					t.Errorf("ended after %v, want %v", took, c.after)
 				}
 				if c.want == "" && err != nil || c.want != "" && (err == nil || failure(err) != c.want) {
 					t.Errorf("got %v, want %q", err, c.want)

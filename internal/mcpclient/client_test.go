@@ -27,7 +27,8 @@ import (
 // the variable.
 const serveEnv = "MCPCLIENT_TEST_SERVER"
 
-const own = "own"
+// ownHandler is the value of serveEnv for a handler of its own.
+const ownHandler = "own"
 
 func TestMain(m *testing.M) {
 	if at := os.Getenv(serveEnv); at != "" {
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 // program runs an MCP server on stdio.
 func program(at string) error {
 	h, end := bridge.Handler(bridgetest.New()), func() error { return nil }
-	if at != own {
+	if at != ownHandler {
 		p, err := plugin.New(plugin.Options{Name: "shared", Address: at})
 		if err != nil {
 			return err
@@ -77,17 +78,17 @@ func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) 
 			t.Errorf("Run: %v", err)
 		}
 	})
-	limited, cancelReady := context.WithTimeout(t.Context(), 20*time.Second)
+	readyCtx, cancelReady := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancelReady()
-	if err := c.Ready(limited); err != nil {
+	if err := c.Ready(readyCtx); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// started starts a client of a program in a bubble, or one whose log the test inspects. It does not wait for the
-// program. The second result stops the client and returns its error.
-func started(t *testing.T, o mcpclient.Options, s *script,
+// startScript starts a client of a scripted program. Unlike run, it can be used in a synctest bubble, leaves the log to
+// o, and does not wait for the program. The second result stops the client and returns its error.
+func startScript(t *testing.T, o mcpclient.Options, s *script,
 	prepare ...func(*mcpclient.Client),
 ) (*mcpclient.Client, func() error) {
 	t.Helper()
@@ -135,7 +136,7 @@ var chains = []chain{
 	// program of its own.
 	{"stdio", every(), func(t *testing.T, h bridge.Handler) mcpclient.Options {
 		t.Helper()
-		return mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + shared(t, h)}}
+		return mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + serveShared(t, h)}}
 	}},
 }
 
@@ -149,11 +150,11 @@ func every() map[bridge.Revision]bridge.Revision {
 }
 
 // atURL serves h over HTTP. It rejects the requests for which takes is false with 405.
-func atURL(t *testing.T, h bridge.Handler, takes func(*http.Request) bool) mcpclient.Options {
+func atURL(t *testing.T, h bridge.Handler, accepts func(*http.Request) bool) mcpclient.Options {
 	t.Helper()
 	s := mcpserver.New(h, mcpserver.Options{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !takes(r) {
+		if !accepts(r) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
@@ -163,8 +164,8 @@ func atURL(t *testing.T, h bridge.Handler, takes func(*http.Request) bool) mcpcl
 	return mcpclient.Options{URL: srv.URL + "/mcp"}
 }
 
-// shared serves h to programs and returns the address.
-func shared(t *testing.T, h bridge.Handler) string {
+// serveShared serves h to programs and returns the address.
+func serveShared(t *testing.T, h bridge.Handler) string {
 	t.Helper()
 	s, err := grpcserver.New(h, nil, grpcserver.Options{})
 	if err != nil {
@@ -204,12 +205,12 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// A program with state of its own, which ends with its client.
+// A client calls a tool of a program that has a handler of its own.
 func TestProgram(t *testing.T) {
 	for _, rev := range []bridge.Revision{bridge.NoRevision, bridge.Rev20241105, bridge.Rev20251125} {
 		t.Run(rev.String(), func(t *testing.T) {
 			c := run(t, mcpclient.Options{
-				Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+				Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + ownHandler},
 				Revision: rev,
 			})
 			if got := call(t, c, "echo", `{"a":[1e2]}`); got != `{"a":[1e2]}` {

@@ -265,7 +265,7 @@ func TestErasStartIndependently(t *testing.T) {
 			}
 			return answer(m, send)
 		}
-		c, end := started(t, mcpclient.Options{}, program)
+		c, end := startScript(t, mcpclient.Options{}, program)
 		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}

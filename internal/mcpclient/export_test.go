@@ -42,9 +42,9 @@ func (c *Client) Hasten() {
 		10*time.Millisecond
 }
 
-// Dial makes c trust the certificates of roots and check idle HTTP/2 connections after a short time. The timeout of the
-// check is long enough for a busy machine.
-func (c *Client) Dial(roots *x509.CertPool) {
+// TrustRoots makes c trust the certificates of roots and check idle HTTP/2 connections after a short time. The timeout
+// of the check is long enough for a busy machine.
+func (c *Client) TrustRoots(roots *x509.CertPool) {
 	t := c.http.Transport.(*http.Transport)
 	t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	t.HTTP2.SendPingTimeout, t.HTTP2.PingTimeout = 100*time.Millisecond, 3*time.Second
@@ -56,16 +56,16 @@ func (c *Client) SpendRetries() {
 	}
 }
 
-// Watch makes the client check programs at intervals that are short enough for a test.
-func (c *Client) Watch() {
+// HastenHangChecks makes the client check programs at intervals that are short enough for a test.
+func (c *Client) HastenHangChecks() {
 	c.intervals.hangCheck, c.intervals.pingAfter = 20*time.Millisecond, 50*time.Millisecond
 }
 
-// Starve makes starts of programs fail with EMFILE while none returns true.
-func (c *Client) Starve(none func() bool) {
+// FailStarts makes starts of programs fail with EMFILE while exhausted returns true.
+func (c *Client) FailStarts(exhausted func() bool) {
 	launch := c.launch
 	c.launch = func(p *peer) error {
-		if none() {
+		if exhausted() {
 			return c.notStarted(os.NewSyscallError("pipe2", syscall.EMFILE))
 		}
 		return launch(p)
@@ -80,8 +80,8 @@ func (c *Client) Topics() int {
 	return len(h.topics)
 }
 
-// Room returns the number of sessions that count toward the limit, and how many of them are ending.
-func (c *Client) Room() (total, ending int) {
+// PoolSize returns the number of sessions that count toward the limit, and how many of them are ending.
+func (c *Client) PoolSize() (total, ending int) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
 	return c.pool.total, c.pool.ending

@@ -17,9 +17,9 @@ func TestStoppedProgramIsRestarted(t *testing.T) {
 	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
 		t.Run(rev.String(), func(t *testing.T) {
 			c := run(t, mcpclient.Options{
-				Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+				Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + ownHandler},
 				Revision: rev,
-			}, (*mcpclient.Client).Watch)
+			}, (*mcpclient.Client).HastenHangChecks)
 			failed := make(chan error)
 			go func() {
 				_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)

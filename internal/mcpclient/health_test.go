@@ -72,7 +72,7 @@ func TestSilentPrograms(t *testing.T) {
 					}
 					return true
 				}}
-				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125, HangTimeout: tt.hang}, s)
+				c, end := startScript(t, mcpclient.Options{Revision: bridge.Rev20251125, HangTimeout: tt.hang}, s)
 				err := c.Ready(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -130,8 +130,8 @@ func TestProgramStartWithoutFreeDescriptors(t *testing.T) {
 			return true
 		}}
 		var starved atomic.Bool
-		c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125}, s,
-			func(c *mcpclient.Client) { c.Starve(starved.Load) })
+		c, end := startScript(t, mcpclient.Options{Revision: bridge.Rev20251125}, s,
+			func(c *mcpclient.Client) { c.FailStarts(starved.Load) })
 		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}

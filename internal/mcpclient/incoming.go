@@ -18,7 +18,7 @@ import (
 
 // receive handles a text from the server: a message, or in 2025-03-26 a batch of independent ones (JSON-RPC 2.0, 6).
 // via is the exchange of the stream, or nil if the stream is not for one exchange. receive returns an error for an
-// invalid message, unless an exchange has failed with it.
+// invalid message, unless it was a response whose exchange failed with that error.
 func (p *peer) receive(data []byte, via *exchange) error {
 	if !jsonrpc.IsBatch(data) {
 		return p.receiveOne(data, via)
@@ -186,9 +186,9 @@ func (p *peer) store(m *jsonrpc.Message) bool {
 func (p *peer) takeStored() []jsonrpc.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held := p.stored
+	stored := p.stored
 	p.stored = nil
-	return held
+	return stored
 }
 
 func isInputMethod(method string) bool {
@@ -211,8 +211,8 @@ func (p *peer) rejectExcess(m *jsonrpc.Message) {
 // refuse rejects a request to which no caller can respond: between the calls of a session there is no caller.
 func (p *peer) refuse(m *jsonrpc.Message) {
 	p.mu.Lock()
-	if now := time.Now().Unix(); now != p.second {
-		p.second, p.refused = now, 0
+	if now := time.Now().Unix(); now != p.refusalSecond {
+		p.refusalSecond, p.refused = now, 0
 	}
 	p.refused++
 	flood := p.refused > limits.ServerRefusals

@@ -576,7 +576,7 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 				t.Errorf("another caller, after %v: %s", time.Since(began), got)
 			}
 			synctest.Wait()
-			if total, ending := c.Room(); total != 1 || ending != 0 || programs.Load() != 2 {
+			if total, ending := c.PoolSize(); total != 1 || ending != 0 || programs.Load() != 2 {
 				t.Errorf("%d sessions count toward the limit, %d of them ending; %d programs run", total, ending,
 					programs.Load())
 			}

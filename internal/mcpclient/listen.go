@@ -198,9 +198,9 @@ func (s *subscription) listenToSession(ctx context.Context, l *connection) error
 	honored := feed.Supported(s.requested, l.declared.Load().GetCapabilities(), l.peer.rev().HasURLElicitationError())
 	uris := slices.Compact(slices.Sorted(slices.Values(honored.GetResourceSubscriptions())))
 	honored.ResourceSubscriptions = nil
-	in := &listener{filter: honored, source: s.own}
-	h.add(in)
-	defer h.remove(in)
+	own := &listener{filter: honored, source: s.own}
+	h.add(own)
+	defer h.remove(own)
 	for _, uri := range uris {
 		err := h.subscribe(ctx, l.peer, uri)
 		if _, isLost := errors.AsType[*lostError](err); isLost || ctx.Err() != nil {
@@ -211,7 +211,7 @@ func (s *subscription) listenToSession(ctx context.Context, l *connection) error
 			s.c.log.Debug().Err(err).Str("uri", uri).Msg("cannot subscribe to a resource of the server")
 			continue
 		}
-		h.watch(in, uri)
+		h.watch(own, uri)
 	}
 	defer func() { h.unsubscribe(l.peer, honored.GetResourceSubscriptions()) }()
 	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: proto.CloneOf(honored)})

@@ -214,7 +214,7 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &publisher{}
 			synctest.Test(t, func(t *testing.T) {
-				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105}, p.serve())
+				c, end := startScript(t, mcpclient.Options{Revision: bridge.Rev20241105}, p.serve())
 				if err := c.Ready(t.Context()); err != nil {
 					t.Fatal(err)
 				}

@@ -94,7 +94,7 @@ func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
 	t.Helper()
 	t.Run("program", func(t *testing.T) {
 		each(t, run(t, mcpclient.Options{
-			Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+			Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + ownHandler},
 			Revision: bridge.Rev20251125, MaxSessions: 4,
 		}))
 	})

@@ -130,9 +130,9 @@ type logging struct {
 // refusals limits the rates of rejections of requests without a call, and of log lines about ignored messages. The
 // peer's lock guards it.
 type refusals struct {
-	refused int       // number of rejected requests in this second
-	second  int64     // in seconds of the Unix epoch
-	ignored time.Time // last warning about an ignored message
+	refused       int       // number of rejected requests in this second
+	refusalSecond int64     // in seconds of the Unix epoch
+	ignored       time.Time // last warning about an ignored message
 }
 
 func (c *Client) newPeer() *peer {

@@ -115,7 +115,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 					}
 					return true
 				}}
-				c, end := started(t, mcpclient.Options{ProbeTimeout: max(0, cmp.Or(tt.timeout, 3*second))}, s)
+				c, end := startScript(t, mcpclient.Options{ProbeTimeout: max(0, cmp.Or(tt.timeout, 3*second))}, s)
 				err := c.Ready(t.Context())
 				switch {
 				case tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)):

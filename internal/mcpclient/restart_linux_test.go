@@ -14,7 +14,7 @@ import (
 // A program that exits is restarted. Calls in flight have an unknown outcome, and calls that wait for input are lost.
 func TestProgramIsRestarted(t *testing.T) {
 	c := run(t, mcpclient.Options{
-		Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+		Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + ownHandler},
 		Revision: bridge.Rev20251125,
 	})
 	waiting := callOf("ask", `{}`, "a")

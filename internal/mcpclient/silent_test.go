@@ -97,7 +97,7 @@ func TestDeadConnectionIsClosed(t *testing.T) {
 	r := newRelay(t, srv.Listener.Addr().String())
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
-	c := run(t, mcpclient.Options{URL: "https://" + r.Addr().String()}, func(c *mcpclient.Client) { c.Dial(roots) })
+	c := run(t, mcpclient.Options{URL: "https://" + r.Addr().String()}, func(c *mcpclient.Client) { c.TrustRoots(roots) })
 	if got := call(t, c, "t", "{}"); got != "hello" {
 		t.Fatal(got)
 	}

@@ -112,7 +112,7 @@ func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 		return true
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c, end := started(t, mcpclient.Options{}, s)
+		c, end := startScript(t, mcpclient.Options{}, s)
 		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}

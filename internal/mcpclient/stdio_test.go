@@ -232,7 +232,7 @@ func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 					return true
 				}}
 				var log bytes.Buffer
-				c, end := started(t, mcpclient.Options{
+				c, end := startScript(t, mcpclient.Options{
 					Revision: bridge.Rev20241105, HangTimeout: 2 * time.Minute,
 					Log: zerolog.New(&log),
 				}, s)
@@ -278,7 +278,7 @@ func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 					}
 					return true
 				}}
-				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105}, s)
+				c, end := startScript(t, mcpclient.Options{Revision: bridge.Rev20241105}, s)
 				if err := c.Ready(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -547,7 +547,7 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 			}
 			return true
 		}}
-		c, end := started(t, mcpclient.Options{}, s)
+		c, end := startScript(t, mcpclient.Options{}, s)
 		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -743,7 +743,7 @@ func TestLongErrorsAreTruncated(t *testing.T) {
 		return true
 	}}
 	var log bytes.Buffer
-	c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, Log: zerolog.New(&log)}, s)
+	c, end := startScript(t, mcpclient.Options{Revision: bridge.Rev20241105, Log: zerolog.New(&log)}, s)
 	r := toolCall("t", "{}")
 	r.Request.(*pb.CallToolRequest).Context = &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG}
 	_, err := c.Handle(t.Context(), r, ignore)

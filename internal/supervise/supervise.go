@@ -33,7 +33,7 @@ type Backend[C Connection] interface {
 	// Release frees the resources of the connection, which gets no new calls. It reports whether Run reconnects without
 	// a pause: the connection was useful, or its loss is not a failure of the backend.
 	Release(ctx context.Context, c C) (again bool)
-	// IsFinal reports whether Run returns an error of Connect; first reports that it is of the first attempt.
+	// IsFinal reports whether Run returns an error of Connect; first means that it is of the first attempt.
 	IsFinal(err error, first bool) bool
 }
 
@@ -41,17 +41,16 @@ type Backend[C Connection] interface {
 type Intervals struct {
 	// Backoff bounds the wait after the first failure; it doubles with each further one, up to MaxBackoff.
 	Backoff, MaxBackoff time.Duration
-	// Crashes failures within CrashWindow are a crash loop: MaxBackoff lies between attempts, and calls fail at once.
-	// If zero, there are no crash loops.
+	// Crashes is the number of failures within CrashWindow that are a crash loop: then attempts are MaxBackoff apart, and
+	// calls fail at once. If zero, there are no crash loops.
 	Crashes     int
 	CrashWindow time.Duration
 	// ShortageDelay is the wait after an attempt that failed because the machine lacks a resource, which does not count
 	// as a failure of the backend.
 	ShortageDelay time.Duration
-	// CallWait is how long a call waits for a connection. For a program that starts, it waits without a limit of its
-	// own.
+	// CallWait is how long a call waits for a connection. While a program starts, CallWait does not apply.
 	CallWait time.Duration
-	// FailFast is the wait until the next attempt above which calls fail at once.
+	// FailFast is a threshold: if the next attempt to connect is further away, calls fail at once.
 	FailFast time.Duration
 }
 
@@ -138,15 +137,15 @@ func (s *Supervisor[C]) Run(ctx context.Context) error {
 
 func (s *Supervisor[C]) run(ctx context.Context) error {
 	var failed failures
-	short := false
+	isShortage := false
 	for first := true; ctx.Err() == nil; first = false {
 		c, err := s.connect(ctx)
-		wasShort := short
+		wasShortage := isShortage
 		shortage := child.ShortageOf(err)
-		short = shortage != nil
+		isShortage = shortage != nil
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return nil //nolint:nilerr // it was cancelled
+			return nil //nolint:nilerr // it was canceled
 		case err != nil && s.backend.IsFinal(err, first):
 			return err
 		case err != nil:
@@ -155,12 +154,12 @@ func (s *Supervisor[C]) run(ctx context.Context) error {
 			if s.o.IsProgram {
 				what = "did not start"
 			}
-			if !short {
+			if !isShortage {
 				s.o.Log.Error().Err(err).Msgf("the %s %s", s.o.Noun, what)
 				break
 			}
 			level := zerolog.ErrorLevel
-			if wasShort {
+			if wasShortage {
 				level = zerolog.DebugLevel
 			}
 			s.o.Log.WithLevel(level).Err(err).Str("fix", shortage.Fix).
@@ -214,11 +213,11 @@ type failures []time.Time
 // same reason do not start together.
 func (f *failures) add(now time.Time, i *Intervals) time.Duration {
 	*f = append(*f, now)
-	most := i.Crashes
-	if most == 0 {
-		most = 20
+	kept := i.Crashes
+	if kept == 0 {
+		kept = 20
 	}
-	for now.Sub((*f)[0]) > i.CrashWindow && len(*f) > most {
+	for now.Sub((*f)[0]) > i.CrashWindow && len(*f) > kept {
 		*f = (*f)[1:]
 	}
 	if n := len(*f); i.Crashes > 0 && n >= i.Crashes && now.Sub((*f)[n-i.Crashes]) <= i.CrashWindow {

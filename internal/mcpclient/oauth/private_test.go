@@ -37,7 +37,7 @@ var privateNames = strings.Fields(`
 	[fe80::1%25eth0] [::FFFF:169.254.169.254]
 	metadata metadata.google.internal instance-data kubernetes.default.svc host.docker.internal`)
 
-// S7: no connection to a private address is made, in whatever form metadata have it. A trace, which is independent of
+// No connection to a private address is made, in whatever form metadata have it. A trace, which is independent of
 // the guard, records all connections.
 func TestPrivateAddressesInAnyForm(t *testing.T) {
 	var mu sync.Mutex
@@ -81,7 +81,7 @@ func TestPrivateAddressesInAnyForm(t *testing.T) {
 		names.set(ip)
 		check("by its name", "https://as.example/.well-known/oauth-authorization-server")
 		names.set(netip.MustParseAddr("10.9.8.7"), ip, netip.MustParseAddr("fd00::7"))
-		check("by one of its names", "https://as.example:1/")
+		check("by a name with several addresses", "https://as.example:1/")
 		names.set(ip)
 		names.alias("inside.example.")
 		check("by an alias", "https://as.example/")
@@ -94,7 +94,7 @@ func TestPrivateAddressesInAnyForm(t *testing.T) {
 			check("spelled", scheme+host+":1/")
 		}
 	}
-	// An allowed server redirects, with the first response or with the last that is followed.
+	// An allowed server redirects to a private address, in the first, second or third response.
 	var to string
 	hops := 0
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -117,11 +117,11 @@ func TestPrivateAddressesInAnyForm(t *testing.T) {
 			host = "[" + host + "]"
 		}
 		names.set(ip)
-		for most, address := range map[int]string{
+		for responses, address := range map[int]string{
 			1: "https://" + host + "/", 2: "//" + host + "/",
 			3: "https://as.example/",
 		} {
-			to, hops = address, most
+			to, hops = address, responses
 			tried++
 			err := e.getJSON(ctx, s.URL, nil, &struct{}{})
 			if err == nil || !strings.Contains(err.Error(), "not a public address") &&
@@ -137,7 +137,7 @@ func TestPrivateAddressesInAnyForm(t *testing.T) {
 	if tried < 200 || refused < 200 {
 		t.Errorf("got %d forms and %d refused connections, want at least 200", tried, refused)
 	}
-	t.Logf("S7 %d forms, %d connections begun and refused, %d made", tried, refused, len(made))
+	t.Logf("%d forms, %d connections begun and refused, %d made", tried, refused, len(made))
 }
 
 // A nameServer has the same addresses for every name.

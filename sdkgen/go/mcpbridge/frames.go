@@ -30,7 +30,7 @@ const (
 	frameEvent  = 17
 	frameResult = 18
 	frameError  = 19
-	frameLast = 20
+	frameLast   = 20
 
 	frameHeader = 9  // bytes before the payload
 	maxUnread   = 64 // maximum number of unread events of a call
@@ -55,7 +55,7 @@ type frames struct {
 type framedCall struct {
 	grpc.ServerStream // not used
 
-	frames     *frames
+	frames *frames
 	id     uint32
 	ctx    context.Context //nolint:containedctx // the context of a stream
 	cancel context.CancelFunc
