@@ -84,7 +84,8 @@ func BenchmarkLibrary(b *testing.B) {
 	for name, arguments := range map[string][]byte{
 		"typical": []byte(strings.Replace(typicalArguments, `,"x":""`, "", 1)), "rows": large("rows"),
 	} {
-		s := &schema{maxSubschemas: defaults.Subschemas, text: []byte(map[string]string{"typical": typical, "rows": tables}[name])}
+		text := []byte(map[string]string{"typical": typical, "rows": tables}[name])
+		s := &schema{maxSubschemas: defaults.Subschemas, text: text}
 		s.once.Do(s.compile)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -41,8 +41,8 @@ type Backend[C Connection] interface {
 type Intervals struct {
 	// Backoff bounds the wait after the first failure; it doubles with each further one, up to MaxBackoff.
 	Backoff, MaxBackoff time.Duration
-	// Crashes is the number of failures within CrashWindow that are a crash loop: then attempts are MaxBackoff apart, and
-	// calls fail at once. If zero, there are no crash loops.
+	// Crashes is the number of failures within CrashWindow that are a crash loop: then attempts are MaxBackoff apart,
+	// and calls fail at once. If zero, there are no crash loops.
 	Crashes     int
 	CrashWindow time.Duration
 	// ShortageDelay is the wait after an attempt that failed because the machine lacks a resource, which does not count

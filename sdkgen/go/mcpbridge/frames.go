@@ -20,8 +20,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The kinds of frames. A bridge that launched this program sends tool calls as frames instead of gRPC calls, because they
-// cost less. proto/mcpbridge/v1/frames.md describes the protocol.
+// The kinds of frames. A bridge that launched this program sends tool calls as frames instead of gRPC calls, because
+// they cost less. proto/mcpbridge/v1/frames.md describes the protocol.
 const (
 	frameCall   = 1
 	frameCancel = 2
@@ -198,8 +198,8 @@ func (c *framedCall) Send(m *pb.CallToolResponse) error {
 	return c.frames.send(frameEvent, c.id, m)
 }
 
-// send sends a message. It returns an error, and sends nothing, if the message cannot be encoded or exceeds the bridge's
-// limit, which would end the connection.
+// send sends a message. It returns an error, and sends nothing, if the message cannot be encoded or exceeds the
+// bridge's limit, which would end the connection.
 func (f *frames) send(kind byte, id uint32, m proto.Message) error {
 	if size := proto.Size(m); size > maxMessage {
 		what := "the event"

@@ -131,7 +131,7 @@ func fits(n *node, path, query []string, o details) error {
 	}
 	for _, p := range n.required {
 		if !slices.Contains(path, p.name) {
-			return fmt.Errorf("the field for {%s} is required, but the template lacks the variable or has it in its query",
+			return fmt.Errorf("the field for {%s} is required, but the template lacks it or has it in its query",
 				p.name)
 		}
 	}

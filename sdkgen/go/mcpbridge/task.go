@@ -6,9 +6,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Task is an option of a tool that takes a long time: clients that support tasks do not wait for its result, but receive
-// a task, and poll its status. The bridge keeps the task: Progress becomes its status, questions become its input
-// requests, and the context is canceled when the task is. Other clients wait for the result, as without this option.
+// Task is an option of a tool that takes a long time: clients that support tasks do not wait for its result, but
+// receive a task, and poll its status. The bridge keeps the task: Progress becomes its status, questions become its
+// input requests, and the context is canceled when the task is. Other clients wait for the result, as without this
+// option.
 type Task struct {
 	// Required rejects calls of clients that do not support tasks.
 	Required bool
