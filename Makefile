@@ -126,7 +126,7 @@ demo: ## call the Python example with real clients of both eras; KEEP=1 keeps se
 	@KEEP='$(KEEP)' tools/demo
 
 # The longest first.
-TESTS := test-go test-interop-ts test-interop-go test-attack test-packages test-examples test-python test-sdk-java test-sdk-typescript test-readme test-generated
+TESTS := test-go test-interop-ts test-interop-go test-attack test-packages test-release test-examples test-python test-sdk-java test-sdk-typescript test-readme test-generated
 
 .PHONY: test
 test: ## run every test, in parallel: JOBS=1 runs one target after the other
