@@ -88,8 +88,8 @@ func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return &bridge.Result{Complete: res}, nil
 }
 
-// describeCall returns the tool, prompt, resource or page of tools that a call refers to. The name of a tool is followed
-// by " answered" if the call has input responses.
+// describeCall returns the tool, prompt, resource or page of tools that a call refers to. The name of a tool ends in
+// " answered" if the call has input responses.
 func describeCall(call *bridge.Call) string {
 	switch r := call.Request.(type) {
 	case *pb.CallToolRequest:
