@@ -393,7 +393,7 @@ func TestStartReportsTheErrorOfAServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start(cmd, time.Minute); err == nil || !strings.Contains(err.Error(), "wants a socket") {
+	if _, err := start(cmd, time.Minute); err == nil || !strings.Contains(err.Error(), "needs a socket") {
 		t.Errorf("got %v, want one that mentions a socket", err)
 	}
 }
