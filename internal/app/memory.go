@@ -50,14 +50,24 @@ func memoryOf(configured, fromEnv, container int64) int64 {
 // itself needs a few MiB and allocates several times the size of every call; without ballast it would collect after
 // every 4 MiB, at an eighth of its whole cost. A higher GOGC would help as much while the heap is small, but let a
 // large one grow without need.
-func Ballast() []byte { return make([]byte, ballastSize()) }
+//
+// Go clears an allocation as a whole if any part of it was in use before, so that one large block could be touched.
+func Ballast() [][]byte {
+	ballast := make([][]byte, ballastSize()/ballastBlock)
+	for i := range ballast {
+		ballast[i] = make([]byte, ballastBlock)
+	}
+	return ballast
+}
+
+const ballastBlock = 1 << 20
 
 // ballastSize returns the size of the ballast. It is 0 if the operator has set GOGC or GOMEMLIMIT.
 func ballastSize() int64 {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return 0
 	}
-	return min(64<<20, containerMemory()/8)
+	return min(64<<20, containerMemory()/8) / ballastBlock * ballastBlock
 }
 
 // containerMemory returns the memory limit of the container, or math.MaxInt64.

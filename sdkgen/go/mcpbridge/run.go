@@ -403,12 +403,17 @@ var buffers = sync.OnceValue(func() mem.BufferPool {
 })
 
 // ballast returns memory that is never touched. It uses no physical memory, but the garbage collector counts it, and so
-// does not run after every 4 MiB in a small backend. It is not used if GOGC or GOMEMLIMIT is set.
-func ballast() []byte {
+// does not run after every 4 MiB in a small backend. It is not used if GOGC or GOMEMLIMIT is set. Go clears an
+// allocation as a whole if any part of it was in use before, so that one large block could be touched.
+func ballast() [][]byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	return make([]byte, 32<<20)
+	blocks := make([][]byte, 32)
+	for i := range blocks {
+		blocks[i] = make([]byte, 1<<20)
+	}
+	return blocks
 }
 
 // shutdown implements go-plugin's GRPCController. It responds first: the shutdown waits for it.
