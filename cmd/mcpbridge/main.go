@@ -19,8 +19,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// version is set by the build: -ldflags "-X main.version=1.2.3". If empty, the version of the module, which `go install`
-// records.
+// version is set by the build: -ldflags "-X main.version=1.2.3". If it is empty, the version of the module is used,
+// which "go install" records.
 var version string
 
 // abortTime is how long the process runs after a second signal: clients receive the outcomes of their calls, then the
